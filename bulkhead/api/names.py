@@ -35,6 +35,9 @@ SLURM_CONTROLLER: Final = "slurmctld"
 SLURM_LOGIN: Final = "login"
 SLURM_KEYS: Final = "slurm-keys"
 SLURM_TOKEN_KEY: Final = "jwt_hs256.key"  # noqa: S105 - the file of that Secret with the key of slurmrestd's tokens
+# All Secrets and ConfigMaps that the controller makes in that namespace of a plane.
+SLURM_SECRETS: Final = frozenset({SLURM_KEYS, "slurm-database", "slurm-ssh-host-keys"})
+SLURM_CONFIG_MAPS: Final = frozenset({"slurm-authorized-keys", "slurm-config", "slurm-ssh-trust", "slurm-users"})
 SLURM_SSH_PORT: Final = 22
 SLURM_LOGINS_MOST: Final = 8
 # By this signer a CertificateSigningRequest in the plane asks for an ssh certificate, and by these annotations it is answered.

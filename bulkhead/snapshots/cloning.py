@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from nacl.exceptions import CryptoError
 from nacl.secret import SecretBox
 
-from bulkhead.api import labels
+from bulkhead.api import labels, names
 from bulkhead.snapshots import protobuf
 from bulkhead.snapshots.protobuf import ProtobufError
 
@@ -102,7 +102,7 @@ class Own:
     """What the clone has instead of the original's. It has no text form, so that no key gets into a log.
 
     service_slice, former_slice: where Services have their addresses. cluster_uid: of the plane, that is of its kube-system.
-    key, former_key: with which Secrets are encrypted, in base64.
+    key, former_key: with which Secrets are encrypted, in base64. slurm: whether its Tenant has a Slurm cluster.
     """
 
     service_slice: str
@@ -110,6 +110,7 @@ class Own:
     cluster_uid: str
     key: str
     former_key: str
+    slurm: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ class Cloning:
 
     def _pod(self, entry: _Entry) -> Verdict:
         if _is_platforms(entry.value):
+            # A worker of Slurm. Pods go in any case, so it does not matter whose word that is.
             return self._gone(What.OTHER)
         owners = _owners(entry.value)
         if any(protobuf.is_set(owner, _OWNER_CONTROLS) for owner in owners):
@@ -191,8 +193,17 @@ class Cloning:
 
     def _config_map(self, entry: _Entry) -> Verdict:
         # A daemon of Slurm that began with the original's settings would keep its cluster's name in its state for good.
-        made_again = entry.name.rpartition("/")[2] in _FROM_THE_PLANE or _is_platforms(entry.value)
+        made_again = entry.name.rpartition("/")[2] in _FROM_THE_PLANE or self._is_slurms(entry, names.SLURM_CONFIG_MAPS)
         return self._gone(What.OTHER) if made_again else _KEEP
+
+    def _is_slurms(self, entry: _Entry, made: frozenset[str]) -> bool:
+        """Whether the controller makes an object again, for the clone's Slurm cluster.
+
+        By its name, under which the controller writes whatever is there: a tenant can put any label on its own objects, and
+        take any from ours.
+        """
+        namespace, _, name = entry.name.partition("/")
+        return self.own.slurm and namespace == names.SLURM_NAMESPACE and name in made
 
     def _cluster(self, entry: _Entry) -> Verdict:
         if entry.name:
@@ -272,8 +283,8 @@ class Cloning:
     def _secret(self, entry: _Entry) -> Verdict:
         key, plain = entry.key, self._opened(entry.key, entry.value)
         message = protobuf.object_in(plain)
-        if _is_platforms(plain):
-            # Keys of a Slurm cluster: the controller makes it again, with those of the clone.
+        if self._is_slurms(entry, names.SLURM_SECRETS):
+            # It has the original's keys.
             return self._gone(What.OTHER)
         if protobuf.field(message, _SECRET_TYPE) == _TOKEN_TYPE:
             # The plane's controller manager signs another token for a Secret of this type that has none.
@@ -320,7 +331,7 @@ def _with_meta(value: bytes, changes: dict[int, tuple[bytes, ...]]) -> bytes:
 
 
 def _is_platforms(value: bytes) -> bool:
-    """Whether the controller has made an object, and makes it again."""
+    """Whether an object says that the controller has made it."""
     labelled = protobuf.entries(protobuf.field(protobuf.object_in(value), _META), _LABELS)
     return labelled.get(labels.MANAGED_BY) == labels.MANAGED_BY_BULKHEAD
 

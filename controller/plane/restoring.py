@@ -106,5 +106,6 @@ def arguments(spec: PlaneSpec, order: Restoring, member: str) -> list[str]:
             f"--keys={KEYS_PATH}",
             f"--etcd-port={ETCD_PORT}",
             f"--etcd-peer-port={ETCD_PEER_PORT}",
+            *(["--slurm"] if order.cloned.slurm else []),
         ]
     return [*flags, "--discard"] if order.discard else flags

@@ -362,10 +362,12 @@ class Cloned:
 
     former_slice: the slice of the plane that it was taken of.
     cluster_uid: UID of the clone's kube-system.
+    slurm: whether it has a Slurm cluster, whose Secrets and settings the controller makes again.
     """
 
     former_slice: str
     cluster_uid: str
+    slurm: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 import uuid
 
+from bulkhead.api.objects import Obj
+from bulkhead.api.slurmmode import has_slurm
 from bulkhead.snapshots.manifest import Manifest
 from controller.plane.sections import Cloned
 
 
-def cloned(found: Manifest, restore: str) -> Cloned:
-    """How the data of a snapshot becomes the clone's own. The UID is the same however often it is asked for."""
-    return Cloned(found.service_slice, str(uuid.uuid5(uuid.UUID(restore), "kube-system")))
+def cloned(found: Manifest, restore: str, tenant: Obj) -> Cloned:
+    """How the data of a snapshot becomes that of this Tenant. The UID is the same however often it is asked for."""
+    return Cloned(found.service_slice, str(uuid.uuid5(uuid.UUID(restore), "kube-system")), slurm=has_slurm(tenant))
 
 
 def abandoned(tenant: str, of: str) -> str:

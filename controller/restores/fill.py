@@ -42,7 +42,8 @@ class CloneOrder:
     """What makes the data that of a clone.
 
     service_slice, former_slice: where Services have addresses. cluster_uid: of the clone. keys: the folder with the keys of
-    Secrets, `to` and `from`. etcd, port, peer_port: the program that changes the data meanwhile, on the loopback.
+    Secrets, `to` and `from`. etcd, port, peer_port: the program that changes the data meanwhile, on the loopback. slurm:
+    whether the clone has a Slurm cluster.
     """
 
     service_slice: str
@@ -52,6 +53,7 @@ class CloneOrder:
     etcd: str
     port: int
     peer_port: int
+    slurm: bool
 
 
 class FillError(Exception):
@@ -175,7 +177,7 @@ class Volume:
         from controller.restores.owning import OwningError, Tools, own  # noqa: PLC0415
 
         former, key = ((clone.keys / name).read_text().strip() for name in ("from", "to"))
-        made = Own(clone.service_slice, clone.former_slice, clone.cluster_uid, key=key, former_key=former)
+        made = Own(clone.service_slice, clone.former_slice, clone.cluster_uid, key=key, former_key=former, slurm=clone.slurm)
         try:
             return own(self._file, self._own, made, Tools(clone.etcd, self.order.etcdutl, clone.port, clone.peer_port))
         except (CloneError, OwningError) as error:
@@ -311,6 +313,7 @@ def read(arguments: Sequence[str]) -> tuple[Order, argparse.Namespace]:
     parser.add_argument("--etcd", default="/usr/local/bin/etcd")
     for name in ("etcd-port", "etcd-peer-port"):
         parser.add_argument(f"--{name}", type=int, default=0)
+    parser.add_argument("--slurm", action="store_true")
     found = parser.parse_args(arguments)
     order = Order(
         volume=found.volume,
@@ -337,6 +340,7 @@ def _clone(found: argparse.Namespace) -> CloneOrder:
         etcd=found.etcd,
         port=found.etcd_port,
         peer_port=found.etcd_peer_port,
+        slurm=found.slurm,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from bulkhead.api import labels
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -104,7 +105,10 @@ async def fill_in(client: Client) -> None:
     await client.create(kinds.SECRETS, {"metadata": token, "type": "kubernetes.io/service-account-token"})
     await client.create(kinds.LEASES, {"metadata": meta("leader"), "spec": {"holderIdentity": "alone"}})
     await apply_all(client, SLURM)
-    await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": "of-a-user", "namespace": NAMESPACE}, "data": {"a": "b"}})
+    # Labels are anybody's word in a plane.
+    marked = {"namespace": NAMESPACE, "labels": {labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD}}
+    await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": "of-a-user"} | marked, "data": {"a": "b"}})
+    await client.create(kinds.SECRETS, {"metadata": {"name": "of-a-user"} | marked, "data": {"a": "Yg=="}})
 
 
 async def token_of(client: Client) -> str:
@@ -159,7 +163,7 @@ async def once(data: bytes) -> AsyncIterator[bytes]:
 
 
 def order(store: bytes) -> Restoring:
-    return Restoring(UID, len(store), BUMP, cloned=Cloned(RED.service_slice, CLUSTER))
+    return Restoring(UID, len(store), BUMP, cloned=Cloned(RED.service_slice, CLUSTER, slurm=True))
 
 
 @pytest.fixture(scope="module")
@@ -312,6 +316,7 @@ async def test_no_key_and_no_setting_of_the_originals_slurm_cluster_is_there(pai
         ours = {obj["metadata"]["name"] for obj in (await red2.list(kind, NAMESPACE)).items}
         assert (names - theirs, names & ours) == (set(), set())
     assert (await red2.get(kinds.CONFIG_MAPS, "of-a-user", NAMESPACE))["data"] == {"a": "b"}
+    assert (await red2.get(kinds.SECRETS, "of-a-user", NAMESPACE))["data"] == {"a": "Yg=="}
     data = (pair.filling.volume / "data" / "member" / "snap" / "db").read_bytes()
     assert (b"ClusterName=" in pair.store, b"ClusterName=" in data) == (True, False)
 
@@ -333,7 +338,7 @@ def test_the_former_key_reads_nothing_of_it_and_nothing_of_the_past_is_in_the_fi
     entries = [entry for entry in contents.latest(data, ("secrets/",)) if entry[1].endswith("default/password")]
     assert len(entries) == 1
     for key, readable in ((own, True), (former, False)):
-        cloner = Cloning(Own(RED2.service_slice, RED2.service_slice, CLUSTER, key=own, former_key=key))
+        cloner = Cloning(Own(RED2.service_slice, RED2.service_slice, CLUSTER, key=own, former_key=key, slurm=False))
         if readable:
             assert not cloner.judge(*entries[0]).keep
         else:

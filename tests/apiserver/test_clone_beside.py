@@ -101,7 +101,7 @@ async def cloned(red: PlaneProcesses, folder: Path) -> AsyncIterator[PlaneProces
     """The clone of a plane that runs, as it is now."""
     store = await store_of(red)
     plane = PlaneProcesses(folder, RED2)
-    filling = Filling(plane, Restoring(UID, len(store), 1_000_000_000, cloned=Cloned(RED.service_slice, CLUSTER)))
+    filling = Filling(plane, Restoring(UID, len(store), 1_000_000_000, cloned=Cloned(RED.service_slice, CLUSTER, slurm=False)))
     filling.keys.mkdir()
     (filling.keys / "from").write_text(red.keys.encryption_key)
     (filling.keys / "to").write_text(plane.keys.encryption_key)

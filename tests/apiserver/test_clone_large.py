@@ -49,7 +49,7 @@ def tools() -> Tools:
 
 
 def made(plane: PlaneProcesses) -> Own:
-    return Own(SLICE, RED.service_slice, CLUSTER, key=KEY, former_key=plane.keys.encryption_key)
+    return Own(SLICE, RED.service_slice, CLUSTER, key=KEY, former_key=plane.keys.encryption_key, slurm=False)
 
 
 async def fill(client: Client, count: int, size: int) -> None:
@@ -88,7 +88,7 @@ async def test_a_large_store_becomes_a_clone_and_a_broken_one_does_not(tmp_path:
     assert len(list(contents.latest(found.read_bytes(), ("secrets/default/",)))) == mebibytes * 24
     # The key of another plane: nothing is made.
     with pytest.raises(CloneError, match="cannot be decrypted"):
-        own(file, tmp_path / "own", Own(SLICE, RED.service_slice, CLUSTER, key=KEY, former_key=KEY), tools())
+        own(file, tmp_path / "own", Own(SLICE, RED.service_slice, CLUSTER, key=KEY, former_key=KEY, slurm=False), tools())
     file.write_bytes(file.read_bytes()[:5000])
     with pytest.raises(OwningError, match="etcdutl ended with 1"):
         own(file, tmp_path / "own", made(plane), tools())

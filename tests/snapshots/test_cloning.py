@@ -1,6 +1,7 @@
 """Which parts of a store become a clone's own: every rule, on values as API servers store them; and hostile bytes."""
 
 import base64
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -8,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.secret import SecretBox
 
+from bulkhead.api import names
 from bulkhead.snapshots import protobuf
 from bulkhead.snapshots.cloning import BEHIND, JUDGED, WHOLE, CloneError, Cloning, Own, What, fits
 from bulkhead.snapshots.protobuf import ProtobufError
 
 FORMER, OWN = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
 UID: Final = "33333333-2222-3333-4444-555555555555"
-MINE: Final = Own("10.112.64.0/22", "10.112.4.0/22", UID, key=OWN, former_key=FORMER)
+MINE: Final = Own("10.112.64.0/22", "10.112.4.0/22", UID, key=OWN, former_key=FORMER, slurm=True)
 
 
 def message(**contents: bytes | list[bytes]) -> bytes:
@@ -79,7 +81,7 @@ def test_a_service_has_the_same_place_in_the_clones_slice(before: str, after: st
 
 
 def test_an_address_without_a_place_is_refused_by_name() -> None:
-    small = Own("10.112.64.0/24", "10.112.4.0/22", UID, key=OWN, former_key=FORMER)
+    small = replace(MINE, service_slice="10.112.64.0/24")
     with pytest.raises(CloneError, match=r"default/web has address 10\.112\.7\.1"):
         cloning(small).judge("services/specs/", "/registry/services/specs/default/web", service("10.112.7.1"))
     assert (fits("10.112.64.0/22", "10.112.4.0/22"), fits("10.112.64.0/23", "10.112.4.0/22")) == (True, False)
@@ -151,16 +153,42 @@ def test_secrets_have_the_clones_key_and_tokens_are_gone() -> None:
     assert part(made, 3) == b"kubernetes.io/service-account-token"
 
 
-def test_what_the_platform_has_made_is_made_again() -> None:
-    meta = message(_11=entry("app.kubernetes.io/managed-by", "bulkhead"))
+MARKED: Final = message(_11=entry("app.kubernetes.io/managed-by", "bulkhead"))
+
+
+@pytest.mark.parametrize("meta", [MARKED, b""], ids=["with its label", "of which its tenant took the label"])
+def test_what_the_controller_makes_for_slurm_is_made_again(meta: bytes) -> None:
     judging = cloning()
-    keys = judging.judge("secrets/", "/registry/secrets/slurm/slurm-keys", sealed(stored(meta=meta)))
-    worker = judging.judge("pods/", "/registry/pods/slurm/worker-0", stored(meta=meta))
-    settings = judging.judge("configmaps/", "/registry/configmaps/slurm/slurm-config", stored(meta=meta))
-    for verdict in (keys, worker, settings):
-        assert (verdict.keep, verdict.value) == (False, None)
-    assert judging.alone == []
-    assert judging.counted == {What.OTHER: 3}
+    found = [
+        judging.judge("secrets/", f"/registry/secrets/slurm/{name}", sealed(stored(meta=meta))) for name in names.SLURM_SECRETS
+    ]
+    found += [
+        judging.judge("configmaps/", f"/registry/configmaps/slurm/{name}", stored(meta=meta))
+        for name in names.SLURM_CONFIG_MAPS
+    ]
+    assert {(verdict.keep, verdict.value) for verdict in found} == {(False, None)}
+    worker = judging.judge("pods/", "/registry/pods/slurm/worker-0", stored(meta=MARKED))
+    assert (worker.keep, worker.value, judging.alone) == (False, None, [])
+    assert judging.counted == {What.OTHER: len(found) + 1}
+
+
+@pytest.mark.parametrize(
+    ("own", "place"),
+    [
+        (MINE, "team/slurm-keys"),
+        (MINE, "slurm/mine"),
+        (MINE, "slurm2/slurm-config"),
+        # Without a cluster of the platform's the namespace may be that of an operator of the tenant's own.
+        (replace(MINE, slurm=False), "slurm/slurm-keys"),
+        (replace(MINE, slurm=False), "slurm/slurm-config"),
+    ],
+)
+def test_what_a_tenant_has_labelled_as_the_platforms_comes_along(own: Own, place: str) -> None:
+    """A label is anybody's word in a plane, and what is left behind is lost."""
+    plain = stored(meta=MARKED, more=message(_2=entry("a", "b"), _3=b"Opaque"))
+    verdict = cloning(own).judge("secrets/", f"/registry/secrets/{place}", sealed(plain))
+    assert opened(verdict.value) == plain
+    assert cloning(own).judge("configmaps/", f"/registry/configmaps/{place}", stored(meta=MARKED)).keep
 
 
 def test_a_secret_that_cannot_be_read_is_refused_and_not_quoted() -> None:
@@ -169,7 +197,7 @@ def test_a_secret_that_cannot_be_read_is_refused_and_not_quoted() -> None:
     with pytest.raises(CloneError, match="in another way"):
         cloning().judge("secrets/", "/registry/secrets/default/a", b"k8s:enc:aescbc:v1:key1:xyz")
     with pytest.raises(CloneError, match="is not one"):
-        cloning(Own("10.0.0.0/24", "10.0.0.0/24", UID, key=OWN, former_key="short"))
+        cloning(replace(MINE, former_key="short"))
     assert FORMER not in repr(MINE)
     assert OWN not in repr(MINE)
 

@@ -14,6 +14,7 @@ from typing import Any
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import mebibytes, parse
+from bulkhead.api.slurmmode import has_slurm
 from bulkhead.api.untrusted import mappings
 from controller import allotment
 from controller.refusal import Refusal
@@ -59,15 +60,9 @@ class UnresolvableError(ValueError):
         self.refusal = Refusal(reason, message)
 
 
-def wanted(tenant: Obj) -> bool:
-    """Whether the tenant has a Slurm cluster, with or without Kubernetes pods of its own."""
-    scheduling = section_of(section_of(tenant, "spec"), "scheduling")
-    return scheduling.get("mode") == "Slurm" or isinstance(scheduling.get("slurm"), Mapping)
-
-
 def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | None:
     """The cluster to build; None when the tenant has none. Raises `UnresolvableError`."""
-    if not wanted(tenant):
+    if not has_slurm(tenant):
         return None
     spec, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
     _check_class(spec, bounds)

@@ -109,7 +109,10 @@ def test_a_clone_is_told_as_one_and_its_cluster_uid_does_not_depend_on_the_momen
     done = request | {"status": status.restored(request, found, Compared(), NOW)}
     assert status.succeeded(done)
     assert "the clone of red runs with snapshot" in done["status"]["conditions"][0]["message"]
-    assert clones.cloned(found, uid) == clones.cloned(found, uid)
-    assert clones.cloned(found, uid) != clones.cloned(found, uid.replace("1", "2"))
-    assert clones.cloned(found, uid).former_slice == "10.112.4.0/22"
+    plain: Obj = {"spec": {"scheduling": {"mode": "Kubernetes"}}}
+    assert clones.cloned(found, uid, plain) == clones.cloned(found, uid, plain)
+    assert clones.cloned(found, uid, plain) != clones.cloned(found, uid.replace("1", "2"), plain)
+    assert clones.cloned(found, uid, plain).former_slice == "10.112.4.0/22"
+    for scheduling, slurm in (({}, False), ({"mode": "Slurm"}, True), ({"mode": "Kubernetes", "slurm": {}}, True)):
+        assert clones.cloned(found, uid, {"spec": {"scheduling": scheduling}}).slurm is slurm
     assert "kubectl delete tenant red2" in clones.abandoned("red2", "red/one")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api import names
 from bulkhead.api.objects import Obj
 from controller.slurm.objects import render, workers
 from controller.slurm.spec import NodeSetSpec, image
@@ -51,6 +52,13 @@ def pods(name: str) -> Iterator[Obj]:
             yield obj["spec"]["template"]["spec"]
         elif obj["kind"] == "Pod":
             yield obj["spec"]
+
+
+def test_a_clone_knows_all_secrets_and_settings_of_a_cluster() -> None:
+    """Those that it did not know would come along, with the original's keys and the name of its cluster."""
+    made = [obj for name in CASES for obj in everything(name)]
+    found = {kind: {obj["metadata"]["name"] for obj in made if obj["kind"] == kind} for kind in ("Secret", "ConfigMap")}
+    assert found == {"Secret": names.SLURM_SECRETS, "ConfigMap": names.SLURM_CONFIG_MAPS}
 
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - VARIANTS.keys()))

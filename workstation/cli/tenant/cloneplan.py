@@ -16,6 +16,7 @@ from typing import IO, Final
 from bulkhead.api import labels, names
 from bulkhead.api.backup import FORBIDDEN
 from bulkhead.api.objects import Obj
+from bulkhead.api.slurmmode import has_slurm
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
@@ -124,7 +125,8 @@ def _counted(spool: IO[bytes], plan: RestorePlan) -> ClonePlan:
     former = plan.bundle.secrets.get(account, {}).get(file, b"").decode("ascii", "replace")
     drawn = base64.b64encode(uuid.uuid4().bytes + uuid.uuid4().bytes).decode()
     slices = plan.manifest.service_slice
-    judging = Cloning(Own(slices, slices, str(uuid.uuid4()), key=drawn, former_key=former))
+    own = Own(slices, slices, str(uuid.uuid4()), key=drawn, former_key=former, slurm=has_slurm(plan.bundle.tenant))
+    judging = Cloning(own)
     scopes = (*cloning.JUDGED, *cloning.WHOLE, *cloning.COUNTED)
     with mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) as store:
         # Services first, as there.

@@ -144,7 +144,8 @@ class RestoreBegun(Facet):
         if decision.step is Step.AWAIT_KEYS and not facts.built:
             raise WaitsError(f"a restore waits {status.MESSAGES[Step.AWAIT_KEYS][1]}")
         stopped = decision.step in {Step.STOP, Step.PREPARE, Step.FILL}
-        restoring = _restoring(request, found, filling=decision.step is Step.FILL) if stopped else None
+        tenant, filling = turn.observed.tenant, decision.step is Step.FILL
+        restoring = _restoring(request, found, tenant, filling=filling) if stopped else None
         # The identity counts only where there is no record and no plane. A clone gets one of its own.
         inherited = None if status.clone_of(request) else Inherited(found.identity)
         made = (inherited, AtWork(request, found, decision.step))
@@ -261,10 +262,10 @@ def _missing(turn: Turn, request: Obj, bundle: Bundle) -> Keys:
     return keys(bundle.secrets, there, SERVICE_ACCOUNT_SECRET)
 
 
-def _restoring(request: Obj, found: Manifest, *, filling: bool) -> Restoring:
+def _restoring(request: Obj, found: Manifest, tenant: Obj, *, filling: bool) -> Restoring:
     uid = str(request["metadata"]["uid"])
     return Restoring(
-        cloned=clones.cloned(found, uid) if status.clone_of(request) else None,
+        cloned=clones.cloned(found, uid, tenant) if status.clone_of(request) else None,
         restore=uid,
         size=found.parts[STORE].plain,
         bump=status.bump_of(request) or 0,
