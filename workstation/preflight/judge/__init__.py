@@ -49,6 +49,7 @@ CHECKS: tuple[Check, ...] = (
     Check("nodes.seccomp", "seccomp", nodes.seccomp),
     Check("nodes.pids", "processes of a pod are limited", nodes.pids),
     Check("nodes.images", "private images that a node has need their credential", nodes.images),
+    Check("nodes.pulls", "images are pulled side by side", nodes.pulling),
     Check("nodes.logs", "output of containers fits into their disk", nodes.logs),
     Check("nodes.cgroup", "cgroup version", nodes.cgroup),
     Check("nodes.userns", "user namespaces", nodes.user_namespaces),

@@ -84,6 +84,27 @@ def images(observed: Observed, _values: Values) -> Finding:
     return ok(f"every image needs its credential again on all {len(policies)} nodes that reported it ({_PULLS}: AlwaysVerify)")
 
 
+def pulling(observed: Observed, _values: Values) -> Finding:
+    """A pod must not wait for the images of others: a registry of a tenant's own choice answers as slowly as it likes."""
+    configs = _needed_configs(observed)
+    one = [name for name, config in configs.items() if config.get("serializeImagePulls") is not False]
+    if one:
+        return warning(
+            f"{len(one)} of {len(configs)} nodes pull one image at a time: a slow one holds up those of all tenants there",
+            "set serializeImagePulls: false in these kubelets' configuration; its default is true",
+            one,
+        )
+    few = {
+        name: config["maxParallelImagePulls"]
+        for name, config in configs.items()
+        if _positive(config.get("maxParallelImagePulls"))
+    }
+    if few:
+        least = min(few.values())
+        return ok(f"nodes pull images side by side; on these nodes {least} slow ones would hold up the rest", *few)
+    return ok(f"all {len(configs)} nodes that reported it pull images side by side")
+
+
 def logs(observed: Observed, _values: Values) -> Finding:
     """The output that a kubelet keeps of a container must fit into the disk that the containers of the platform may take."""
     kept = {name: _kept_mib(config) for name, config in _needed_configs(observed).items()}
