@@ -93,3 +93,21 @@ async def test_a_record_that_no_run_wrote_is_named_and_not_carried_out(chaos: Cl
         assert (refused.code, "an earlier run is not undone" in refused.err) == (2, True)
     finally:
         await bed.host.delete(kinds.CONFIG_MAPS, "bulkhead-chaos-aaaaaa", SYSTEM)
+
+
+async def test_a_copy_of_a_runs_tenant_is_somebodys_and_stays(chaos: Cli, bed: Bed) -> None:
+    """Labels go along when a Tenant is copied."""
+    run = "chaos-bbbbbb"
+    for name in (f"{run}-1", "copied"):
+        await bed.host.create(
+            kinds.TENANTS, {"metadata": {"name": name, "labels": {objects.RUN: run}}, "spec": {"class": "standard"}}
+        )
+    try:
+        stopped = await chaos("stop")
+        assert stopped.code == 0, stopped
+        left = {item["metadata"]["name"] for item in (await bed.host.list(kinds.TENANTS, label_selector=objects.RUN)).items}
+        assert left == {"copied"}
+        again = await chaos("stop")
+        assert (again.code, run in again.out) == (0, False)
+    finally:
+        await bed.host.delete(kinds.TENANTS, "copied")

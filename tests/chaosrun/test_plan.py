@@ -8,6 +8,7 @@ import pytest
 from workstation.chaos.experiments import BY_NAME, EXPERIMENTS
 from workstation.chaos.faults.table import FAULTS
 from workstation.chaos.plan import Facts, Order, Refused, TenantFact, Why, plan
+from workstation.chaos.record import is_own_tenant
 from workstation.chaos.report import plan_document
 
 RUN = "chaos-0a1b2c"
@@ -33,6 +34,12 @@ def test_a_plan_names_all_that_will_be_touched() -> None:
         "requestSeconds": 5.0,
         "estimatedSeconds": 190,
     }
+
+
+def test_its_own_tenants_are_called_as_what_undoes_it_wants_them_to_be() -> None:
+    made = plan(replace(ORDER, tenants=10), FACTS, RUN)
+    assert len(made.creates) == 10
+    assert all(is_own_tenant(RUN, name) for name in made.creates)
 
 
 def test_a_target_with_users_is_broken_only_if_it_was_named_twice() -> None:

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from workstation.chaos.record import FORM, KEY, Entry, Record, Unreadable, decode, encode, with_entries, with_note
+from workstation.chaos.record import (
+    FORM,
+    KEY,
+    Entry,
+    Record,
+    Unreadable,
+    decode,
+    encode,
+    is_own_tenant,
+    with_entries,
+    with_note,
+)
 
 RUN = "chaos-0a1b2c"
 FULL = Record(RUN, (Entry("Tenant"), Entry("Namespace", "red"), Entry("CustomResourceDefinition", "red")), ("begins",))
@@ -64,3 +75,12 @@ def test_an_object_without_a_record_is_not_undone(found: dict[str, Any]) -> None
 def test_an_entry_that_would_not_be_read_is_not_written(entry: Entry) -> None:
     with pytest.raises(ValueError, match="no entry"):
         with_entries(FULL, entry)
+
+
+def test_a_tenant_is_a_runs_by_its_name_as_well_as_its_label() -> None:
+    """Whoever copies a Tenant copies its labels, and would lose the copy and all its data to the next run."""
+    assert all(is_own_tenant(RUN, f"{RUN}-{number}") for number in range(1, 51))
+    for name in ("red", RUN, f"{RUN}-", f"{RUN}-x", f"{RUN}-0", f"{RUN}-1-copy", f"my-{RUN}-1", f"{RUN}-100", "chaos-aaaaaa-1"):
+        assert not is_own_tenant(RUN, name), name
+    assert not is_own_tenant("", "-1")
+    assert not is_own_tenant("red", "red-1")

@@ -18,7 +18,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized
 from bulkhead.kube.lease import LeaderLease
 from workstation.chaos import objects, undo
-from workstation.chaos.record import KEY, Entry, Record, Unreadable, decode, encode, is_run, with_entries, with_note
+from workstation.chaos.record import KEY, Entry, Record, Unreadable, decode, encode, is_own_tenant, with_entries, with_note
 from workstation.chaos.undo import Say
 
 LEASE_SECONDS: Final = 30.0
@@ -160,6 +160,6 @@ async def ask_to_end(host: Client, namespace: str, run: str) -> None:
 
 
 def run_of(obj: Obj) -> str:
-    """The run that created an object; empty if no run did."""
+    """The run that created a tenant; empty if no run did."""
     run = text(mapping(obj["metadata"].get("labels")).get(objects.RUN))
-    return run if is_run(run) else ""
+    return run if is_own_tenant(run, text(obj["metadata"].get("name"))) else ""

@@ -12,7 +12,7 @@ from bulkhead.kube.client import Client
 from workstation.chaos import objects
 from workstation.chaos.judge import HOST, Pods
 from workstation.chaos.plan import Facts, TenantFact
-from workstation.chaos.record import is_run
+from workstation.chaos.record import is_own_tenant
 
 _COMPONENTS: Final = frozenset({"plane", "syncer", "dns"})
 _MAX_CONTAINERS: Final = 32
@@ -33,7 +33,8 @@ async def facts(host: Client, namespace: str) -> Facts:
 def tenant_fact(tenant: Obj) -> TenantFact:
     """What a Tenant is to a run."""
     run = text(mapping(tenant["metadata"].get("labels")).get(objects.RUN))
-    return TenantFact(str(tenant["metadata"].get("uid")), is_ready(tenant), run if is_run(run) else "")
+    own = is_own_tenant(run, text(tenant["metadata"].get("name")))
+    return TenantFact(str(tenant["metadata"].get("uid")), is_ready(tenant), run if own else "")
 
 
 def is_ready(tenant: Obj) -> bool:

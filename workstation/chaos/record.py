@@ -1,7 +1,8 @@
 """What a run may have left, as text in a ConfigMap on the host: written before each change, read by what undoes it. Pure.
 
 An entry names a place and a kind: every object of that kind there with the run's label is the run's, and no other is ever
-deleted. So a record says enough to undo a run whose process is gone, and too little to make `stop` delete anything else.
+deleted; of Tenants only those that are called as the run calls its own. So a record says enough to undo a run whose process is
+gone, and too little to make `stop` delete anything else.
 """
 
 import json
@@ -16,6 +17,7 @@ from bulkhead.api.untrusted import mapping, mappings, sequence, text
 FORM: Final = 1
 KEY: Final = "record.json"
 _RUN: Final = re.compile(r"chaos-[0-9a-f]{6}")
+_OWN: Final = re.compile(r"-[1-9][0-9]?")
 _TENANT: Final = re.compile(TENANT_NAME_PATTERN)
 # What a run creates: Tenants on the host, and these in the plane of a target that it did not create.
 HOST_KIND: Final = "Tenant"
@@ -51,6 +53,11 @@ class Record:
 def is_run(name: str) -> bool:
     """Whether a text is the name of a run, and so a safe value of a label."""
     return _RUN.fullmatch(name) is not None
+
+
+def is_own_tenant(run: str, name: str) -> bool:
+    """Whether a tenant with a run's label is the run's. A label goes along when a Tenant is copied; a name cannot."""
+    return is_run(run) and name.startswith(run) and _OWN.fullmatch(name.removeprefix(run)) is not None
 
 
 def with_entries(record: Record, *entries: Entry) -> Record:

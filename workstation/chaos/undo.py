@@ -15,7 +15,7 @@ from bulkhead.kube.errors import Conflict, KubeError, NotFound
 from bulkhead.kube.objects import Resource
 from workstation.chaos import objects
 from workstation.chaos.planes import Planes, Unreached
-from workstation.chaos.record import HOST_KIND, PLANE_KINDS, Entry, Record
+from workstation.chaos.record import HOST_KIND, PLANE_KINDS, Entry, Record, is_own_tenant
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -78,7 +78,8 @@ async def _gone(client: Client, r: Resource, run: str, seconds: float, *, within
     names: list[str] = []
     while True:
         try:
-            found = (await client.list_metadata(r, label_selector=objects.selector(run))).items
+            listed = (await client.list_metadata(r, label_selector=objects.selector(run))).items
+            found = [obj for obj in listed if r is not kinds.TENANTS or is_own_tenant(run, str(obj["metadata"]["name"]))]
             names = [str(obj["metadata"]["name"]) for obj in found]
             if not names:
                 return []
