@@ -55,7 +55,7 @@ HOST_BYTES: Final = Counter(
     "bulkhead_syncer_host_bytes_written", "Size of the objects that host writes left behind.", registry=REGISTRY
 )
 BUDGET_WAIT: Final = Counter(
-    "bulkhead_syncer_host_budget_wait_seconds", "Time spent waiting for the write budget.", registry=REGISTRY
+    "bulkhead_syncer_host_budget_wait_seconds", "Time spent waiting for the budget of requests to the host.", registry=REGISTRY
 )
 REFUSED: Final = Counter("bulkhead_syncer_refused", "Objects refused, by reason.", ("reason",), registry=REGISTRY)
 PATROL_REPAIRS: Final = Counter(
@@ -100,7 +100,7 @@ KUBELET_BYTES: Final = Counter(
 )
 KUBELET_THROTTLED: Final = Counter(
     "bulkhead_syncer_shim_throttled_seconds",
-    "Seconds that streams waited because the tenant's rate of bytes was used up, of all streams together.",
+    "Seconds that streams waited because the tenant's rate was used up, of all streams together: of bytes, and of openings.",
     ("stream",),
     registry=REGISTRY,
 )
@@ -125,6 +125,7 @@ IN_QUEUE, IN_TRANSLATION, IN_CREATION = (PHASE_SECONDS.labels(phase) for phase i
 for _stream in ("logs", "sessions"):
     KUBELET_BYTES.labels(_stream)
     KUBELET_THROTTLED.labels(_stream)
+KUBELET_THROTTLED.labels("openings")
 for _outcome in ("issued", "failed"):
     TOKENS.labels(_outcome)
 

@@ -13,8 +13,9 @@ import ssl
 from collections.abc import Mapping
 from typing import Final
 
-from bulkhead.kube.connection import Answer, Bounds, Connection, Stream
+from bulkhead.kube.connection import UNREAD_BYTES, Answer, Bounds, Connection, Stream
 from bulkhead.kube.keepalive import keep_alive
+from bulkhead.kube.narrow import NARROW_UNREAD_BYTES, keep_little
 from bulkhead.kube.request import Server
 
 _CONNECT_SECONDS: Final = 10.0
@@ -62,17 +63,20 @@ class Calls:
             connection.abort()
         return answer
 
-    async def open(self, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Stream:
-        """Begin a long answer on a connection that no call gets again, by POST if there is a `body`; the caller closes it."""
+    async def open(self, path: str, headers: Mapping[str, str], body: bytes | None = None, *, narrow: bool = False) -> Stream:
+        """Begin a long answer on a connection that no call gets again, by POST if there is a `body`; the caller closes it.
+
+        A `narrow` one keeps little of what the caller has not taken; its connection begins so, and is no other's.
+        """
         request = self._server.request("GET" if body is None else "POST", path, headers.items(), body)
-        kept = self._just_answered() if body is None else None
+        kept = self._just_answered() if body is None and not narrow else None
         if kept is not None:
             try:
                 return await self._begun(kept, request)
             except ConnectionError:
                 if not kept.silent:
                     raise
-        return await self._begun(await self._connect(), request)
+        return await self._begun(await self._connect(narrow=narrow), request)
 
     async def _begun(self, connection: Connection, request: bytes) -> Stream:
         try:
@@ -131,11 +135,17 @@ class Calls:
             return self._idle.pop()
         return None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self, *, narrow: bool = False) -> Connection:
         loop, server = asyncio.get_running_loop(), self._server
         async with asyncio.timeout(_CONNECT_SECONDS):
             transport, connection = await loop.create_connection(
-                lambda: Connection(self._open), server.host, server.port, ssl=self._tls, server_hostname=server.tls_name
+                lambda: Connection(self._open, NARROW_UNREAD_BYTES if narrow else UNREAD_BYTES),
+                server.host,
+                server.port,
+                ssl=self._tls,
+                server_hostname=server.tls_name,
             )
         keep_alive(transport)
+        if narrow:
+            keep_little(transport)
         return connection

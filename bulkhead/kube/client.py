@@ -253,10 +253,10 @@ class Client:
         return codec.decode_obj(await self.transport.request("GET", "/version"))
 
     def stream(
-        self, path: str, params: Mapping[str, str] | None = None
+        self, path: str, params: Mapping[str, str] | None = None, *, narrow: bool = False
     ) -> contextlib.AbstractAsyncContextManager[proxy.ByteStream]:
-        """Open a long answer, such as a followed log, as chunks of bytes."""
-        return proxy.open_stream(self.transport, path, params)
+        """Open a long answer, such as a followed log, as chunks of bytes; a `narrow` one keeps little that has to wait."""
+        return proxy.open_stream(self.transport, path, params, narrow=narrow)
 
     async def upgrade(
         self,
@@ -265,9 +265,10 @@ class Client:
         headers: Iterable[tuple[str, str]] = (),
         *,
         method: str = "GET",
+        narrow: bool = False,
     ) -> proxy.RawConnection:
         """Switch a connection to another protocol (exec, attach, port-forward); the caller splices the bytes."""
-        return await proxy.open_upgrade(self.transport, path, params, headers, method=method)
+        return await proxy.open_upgrade(self.transport, path, params, headers, method=method, narrow=narrow)
 
 
 def _selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:

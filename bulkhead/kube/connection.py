@@ -22,7 +22,7 @@ HEAD_LIMIT_BYTES: Final = 64 * 1024
 # Parts of a body are kept in pieces of this size: one buffer that grows is copied as it grows, and is there twice then.
 _PIECE_BYTES: Final = 64 * 1024
 # Bytes of a stream that wait for their reader; more stay with the server.
-_UNREAD_STREAM_BYTES: Final = 256 * 1024
+UNREAD_BYTES: Final = 256 * 1024
 # Each part of a body costs a call, however small it is: beyond the first ones they have to be of some size.
 _LEAST_PART_BYTES: Final = 64
 _PARTS_OF_ANY_SIZE: Final = 2048
@@ -163,8 +163,10 @@ class Stream:
 class Connection(asyncio.Protocol):
     """A connection as the parser and asyncio call it: writes one request at a time, and hands over its answer."""
 
-    def __init__(self, known: set["Connection"]) -> None:
+    def __init__(self, known: set["Connection"], unread: int = UNREAD_BYTES) -> None:
+        """`unread`: how many bytes of a stream may wait for their reader."""
         self._known = known
+        self._unread = unread
         self._transport: asyncio.Transport | None = None
         self._reading: _Reading | None = None
         self._paused = False
@@ -257,7 +259,7 @@ class Connection(asyncio.Protocol):
             self._fail(ProtocolError(f"broken HTTP: {type(error).__name__}"))
         else:
             reading.wake()
-            full = reading.bounds is None and reading.size > _UNREAD_STREAM_BYTES
+            full = reading.bounds is None and reading.size > self._unread
             if full and self._transport is not None and not self._paused:
                 self._paused = True
                 self._transport.pause_reading()

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 from bulkhead.kube.connection import Stream
 from bulkhead.kube.errors import ApiError, ProtocolError, TooLarge, from_response
 from bulkhead.kube.keepalive import keep_alive
+from bulkhead.kube.narrow import keep_little
 from bulkhead.kube.transport import Transport, mapped
 
 CHUNK_BYTES = 64 * 1024
@@ -73,9 +74,11 @@ class RawConnection:
 
 
 @contextlib.asynccontextmanager
-async def open_stream(transport: Transport, path: str, params: Mapping[str, str] | None) -> AsyncIterator[ByteStream]:
+async def open_stream(
+    transport: Transport, path: str, params: Mapping[str, str] | None, *, narrow: bool = False
+) -> AsyncIterator[ByteStream]:
     """Open a long answer; an error status is raised as the ApiError that it is."""
-    async with transport.stream(path, params, accept="*/*") as answer:
+    async with transport.stream(path, params, accept="*/*", narrow=narrow) as answer:
         yield ByteStream(answer.status, answer.headers, answer)
 
 
@@ -86,8 +89,9 @@ async def open_upgrade(
     headers: Iterable[tuple[str, str]],
     *,
     method: str,
+    narrow: bool = False,
 ) -> RawConnection:
-    """Ask for an upgrade with the transport's own credentials.
+    """Ask for an upgrade with the transport's own credentials; a `narrow` connection keeps little of what has to wait.
 
     Any answer but 101 closes the connection and raises an ApiError with the server's status and message.
     """
@@ -101,6 +105,8 @@ async def open_upgrade(
                 server.host, server.port, ssl=transport.tls, server_hostname=server.tls_name, limit=_HEAD_LIMIT_BYTES
             )
             keep_alive(writer.transport)
+            if narrow:
+                keep_little(writer.transport)
             try:
                 writer.write(request)
                 await writer.drain()

@@ -143,16 +143,25 @@ class Transport:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON, body: bytes | None = None
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        accept: str = JSON,
+        body: bytes | None = None,
+        narrow: bool = False,
     ) -> AsyncIterator[Stream]:
-        """Open a long answer, by POST if there is a `body`; the caller reads chunks and keeps its own deadline on them."""
+        """Open a long answer, by POST if there is a `body`; the caller reads chunks and keeps its own deadline on them.
+
+        A `narrow` one keeps little of what the caller has not taken.
+        """
         if self._calls is None:
             raise ConfigError("client not open: use it as an async context manager")
         method = "GET" if body is None else "POST"
         headers = self.headers() | {"Accept": accept} | ({} if body is None else {"Content-Type": JSON})
         with mapped(f"{method} {path}", self.timeout):
             async with asyncio.timeout(self.timeout):
-                answer = await self._calls.open(_target(path, params), headers, body)
+                answer = await self._calls.open(_target(path, params), headers, body, narrow=narrow)
                 try:
                     if answer.status >= 300 or answer.headers.get("content-encoding", "identity") != "identity":
                         _check(answer.status, answer.headers, await _read(answer, _ERROR_BODY_BYTES))

@@ -23,6 +23,7 @@ from bulkhead.kube import proxy
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError, Timeout
 from bulkhead.kube.keepalive import keep_alive
+from bulkhead.kube.narrow import keep_little
 from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import PODS
 from syncer import http1, metrics
@@ -118,6 +119,7 @@ class Kubelet:
         self._connections += 1
         # A session whose API server has vanished would hold its place for good.
         keep_alive(writer.transport)
+        keep_little(writer.transport)
         try:
             await self._converse(reader, writer)
         except OSError:
@@ -205,6 +207,9 @@ class Kubelet:
         self._streams += 1
         metrics.KUBELET_STREAMS.set(self._streams)
         try:
+            await self._paces.may_open()
+            # Its name may be another pod's by now.
+            target = self._find(found)
             if found.verb == "log":
                 await _unless_gone(reader, self._logs(found, target, writer))
             else:
@@ -225,7 +230,7 @@ class Kubelet:
         path = PODS.path(target.host.namespace, target.host.name, "log")
         params = dict(found.params) | {"container": found.container}
         may_pass = self._paces.of(found.verb)
-        async with self._host.stream(path, params) as stream:
+        async with self._host.stream(path, params, narrow=True) as stream:
             headers = {"Content-Type": http1.TEXT, "Transfer-Encoding": "chunked", "Connection": "close"}
             writer.write(http1.response_head(200, headers.items()))
             await writer.drain()
@@ -251,7 +256,7 @@ class Kubelet:
         if found.verb != "portforward":
             params.append(("container", found.container))
         _log.info("kubelet stream opened", extra=about("Pod", Key(found.namespace, found.pod), verb=found.verb))
-        connection = await self._host.upgrade(path, params, request.headers.items(), method=request.method)
+        connection = await self._host.upgrade(path, params, request.headers.items(), method=request.method, narrow=True)
         answered = ((name, value) for name, value in connection.headers if name.lower() in _ANSWER_HEADERS)
         writer.write(http1.response_head(101, answered))
         await writer.drain()

@@ -1,6 +1,7 @@
 """How many bytes pass in which time, with time passed in."""
 
 import asyncio
+import itertools
 
 import pytest
 from hypothesis import given
@@ -129,3 +130,28 @@ def test_the_lowest_rate_lets_a_session_whose_end_has_gone_end_whole() -> None:
         settings_for("a", sessionBytesPerSecond=least - 1)
     assert 2 * server.STREAMS * pace.PIECE_BYTES / least < LINGER_SECONDS
     assert {"log_bytes_per_second", "session_bytes_per_second"} <= set(Settings.__struct_fields__)
+
+
+async def test_streams_begin_no_faster_than_the_host_should_pay_for() -> None:
+    """Each costs handshakes and perhaps a process on a node, however short it is; those that are left at once cost no turn."""
+    clock = FakeClock()
+    paces = Paces(clock)
+    for _ in range(round(pace.OPENING_BURST)):
+        await paces.may_open()
+    waiting = [asyncio.create_task(paces.may_open()) for _ in range(server.STREAMS)]
+    await asyncio.sleep(0)
+    for left in waiting[::2]:
+        left.cancel()
+    await asyncio.gather(*waiting[::2], return_exceptions=True)
+    stay, begun = waiting[1::2], []
+    for _ in range(round(server.STREAMS / pace.OPENINGS_PER_SECOND * 10) + 1):
+        clock.advance(0.1)
+        for _ in range(8):
+            await asyncio.sleep(0)
+        begun.append(sum(task.done() for task in stay))
+    assert all(now - before <= pace.OPENINGS_PER_SECOND / 10 for before, now in itertools.pairwise(begun))
+    assert begun[-1] == len(stay), "with as many as there may be, the last one waits for three seconds"
+    assert clock.monotonic() > 3
+    late = asyncio.create_task(paces.may_open())
+    await asyncio.sleep(0)
+    assert late.done(), "who left gave its turn back"

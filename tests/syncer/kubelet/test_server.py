@@ -24,11 +24,13 @@ from syncer.kubelet.targets import Target
 from syncer.kubelet.turns import Turns
 from syncer.unread import UNREAD_BYTES
 from tests.kit.pki import Authority
+from tests.kit.syncerbed import until
 
 VIRTUAL: Obj = {
     "metadata": {"namespace": "ns", "name": "web", "uid": "u-1"},
     "spec": {"containers": [{"name": "main"}], "initContainers": [{"name": "init"}]},
 }
+LOG_OF_WEB = "GET /containerLogs/ns/web/main HTTP/1.1\r\nHost: x\r\n\r\n"
 WEBSOCKET = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\nSec-WebSocket-Version: 13\r\n"
 
 
@@ -317,6 +319,31 @@ async def eventually(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110 - what is waited for is the state of the server under test
             await asyncio.sleep(0.01)
+
+
+async def test_a_session_waits_for_its_turn_and_is_for_the_pod_that_is_there_then(bench: Bench) -> None:
+    """Meanwhile the pod may be replaced by another of its name, and the host's name of both is the same."""
+    held, here = asyncio.Event(), [True]
+
+    async def turn() -> None:
+        await held.wait()
+
+    bench.kubelet._paces.may_open = turn  # type: ignore[method-assign]
+    found = bench.kubelet._lookup
+    bench.kubelet._lookup = lambda key: found(key) if here[0] else Target(VIRTUAL | {"metadata": {"uid": "u-2"}}, Key("w", "h"))
+    head = f"GET /exec/ns/web/u-1/main?command=sh HTTP/1.1\r\nHost: x\r\n{WEBSOCKET}\r\n"
+    asking = [asyncio.create_task(bench.ask(head)), asyncio.create_task(bench.ask(LOG_OF_WEB))]
+
+    async def both_wait() -> bool:
+        return bench.kubelet._streams == len(asking)
+
+    await until(both_wait, "both streams to wait for their turn")
+    assert bench.upstream.requests == [], "neither has begun"
+    here[0] = False
+    held.set()
+    session, _ = await asyncio.gather(*asking)
+    assert b" 404 " in session.splitlines()[0], "it named the pod by its UID"
+    assert [request.split(" ")[1].split("?")[0] for request in bench.upstream.requests] == ["/api/v1/namespaces/w/pods/h/log"]
 
 
 async def test_a_followed_log_of_a_silent_pod_gives_its_place_back_when_its_reader_has_gone(bench: Bench) -> None:
