@@ -4,11 +4,13 @@
     virtual one changed   -> read and written again, unless both versions are those that were last found equal
     last reference gone   -> deleted, unless there is a host object whose references cannot be known
     virtual one gone      -> deleted, as for every other kind
+    all too large         -> what is there stays as it is; what is new, or grows, waits for room
 
 Their bodies are in no cache, so each is read when it is needed.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -18,16 +20,18 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.objects import Key, Meta, version_of
 from syncer.events import Recorder
 from syncer.mirrors.copies import Copies
-from syncer.mirrors.references import HOLDERS, ReferenceIndex
-from syncer.translate import Untranslatable
+from syncer.mirrors.references import HOLDERS, ON_REFERENCE, ReferenceIndex
+from syncer.mirrors.room import MOST_BYTES, Room
+from syncer.translate import Reason, Untranslatable
 from syncer.translate.metadata import WANTED
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Caches
-from syncer.work import Item, Stale
+from syncer.work import Again, Item, Stale
 from syncer.write.host import HostWriter, stamped
 from syncer.write.plane import VirtualWriter
 
 _UNKNOWN_SECONDS: Final = 2.0
+_UNLOOKED_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 300.0
 
 
@@ -52,19 +56,22 @@ class Referenced:
         self._recorder = recorder
         # Virtual and host version when they were last found equal.
         self._equal: dict[Item, tuple[str, str]] = {}
+        self._sizes: Room | None = None
         self._turns: WeakValueDictionary[Item, asyncio.Lock] = WeakValueDictionary()
 
     async def ensure(self, item: Item) -> None:
         """Create the copy on the host before the object that needs it; a missing virtual object is not an error."""
         async with self._turn(item):
             await self._needed(item)
+            self._room.looked_at(item)
 
     async def reconcile(self, item: Item) -> float | None:
         """Reconcile one object; returns the seconds after which to do so again."""
         async with self._turn(item):
-            if self._references.refers(item.kind, item.key):
-                return await self._needed(item)
-            return await self._unneeded(item)
+            needed = self._references.refers(item.kind, item.key)
+            again = await (self._needed(item) if needed else self._unneeded(item))
+            self._room.looked_at(item)
+            return again
 
     def _turn(self, item: Item) -> asyncio.Lock:
         """Serialise pods that need a copy with the copy's own key: one creates or deletes it, and the others see the result."""
@@ -73,6 +80,8 @@ class Referenced:
     async def _unneeded(self, item: Item) -> float | None:
         self._equal.pop(item, None)
         held = self._copies.held(item)
+        if held is None:
+            self._room.free(item)
         if held is None or held.deleting:
             return None
         if self._holders_unknown():
@@ -99,6 +108,8 @@ class Referenced:
         virtual = await self._virtual.read(self._caches.kinds[item.kind], item.key)
         if virtual is None:
             self._equal.pop(item, None)
+            if self._copies.held(item) is None:
+                self._room.free(item)
             return await self._copies.delete_absent(item, self._copies.held(item))
         if virtual["metadata"].get("deletionTimestamp"):
             return None
@@ -111,12 +122,33 @@ class Referenced:
         self._equal[item] = (version_of(virtual), version)
         return None
 
+    @property
+    def _room(self) -> Room:
+        if self._sizes is None:
+            # The host's caches are read before the first key is worked on.
+            self._sizes = Room(self._there(), MOST_BYTES)
+        return self._sizes
+
+    def _there(self) -> Iterator[Item]:
+        for kind in ON_REFERENCE:
+            for meta in self._caches.host[kind].store.metas():
+                item = self._caches.work_of(kind, meta)
+                if item is not None and item.kind == kind:
+                    yield item
+
     async def _write(self, item: Item, desired: Obj, held: Meta | None) -> str:
         """Create or renew the copy where it is not as desired; returns its version."""
         r, wanted = self._caches.kinds[item.kind], desired["metadata"]["annotations"][WANTED]
+        size = len(msgspec.json.encode(desired))
+        if held is not None and held.annotation(WANTED) == wanted:
+            self._room.set(item, size)
+            return held.resource_version
+        if not self._room.take(item, size):
+            if not self._room.knows_others(item):
+                raise Again(_UNLOOKED_SECONDS, "the sizes of other copies are not known yet")
+            message = f"ConfigMaps and Secrets that pods and Ingresses use may have {MOST_BYTES >> 20} MiB together"
+            raise Untranslatable(Reason.TOO_LARGE, message, "data")
         if held is not None:
-            if held.annotation(WANTED) == wanted:
-                return held.resource_version
             return version_of(await self._host.renew(r, desired, msgspec.to_builtins(held), self._caches.view()))
         try:
             there = await self._host.create(r, desired, self._caches.view())

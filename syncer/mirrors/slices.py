@@ -3,6 +3,7 @@
     host pod ends, is being deleted, changes its address  -> its endpoints leave every host slice, whatever the plane says
     host pod gets an address                              -> the virtual slices that name it are queued
     host slice comes or changes                           -> checked again: what wrote it may have known an older address
+    virtual slice comes, grows, goes                      -> those that have room by now, or no more, are queued
 
 The first is done here and not by the workers: it needs no plane, so it holds while the plane is away and before it answers for
 the first time, and it waits in no queue of others. A slice loses endpoints here; only translation puts some in.
@@ -24,7 +25,7 @@ from syncer.logs import about
 from syncer.mirrors.follower import Follower
 from syncer.translate import TenantView, diff, mirrored
 from syncer.translate.kinds import endpointslice
-from syncer.translate.kinds.endpointslice import KIND, Holder
+from syncer.translate.kinds.endpointslice import KIND, Holder, Place
 from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
 from syncer.write.host import HostWriter
@@ -88,6 +89,35 @@ class _Naming:
         return frozenset(key for address in addresses for key in self._slices.get(address, ()))
 
 
+class _Room:
+    """Which virtual slices have room on the host; counted anew only when one of them is translated."""
+
+    def __init__(self) -> None:
+        self._places: dict[Key, Place] = {}
+        self._stale = False
+        self.without: frozenset[tuple[str, str]] = frozenset()
+
+    def set(self, key: Key, now: Place | None) -> None:
+        """A slice came, changed or went."""
+        if self._places.get(key) != now:
+            self._stale = True
+            if now is None:
+                del self._places[key]
+            else:
+                self._places[key] = now
+
+    def waiting(self) -> list[Key]:
+        """One of those without room, if there may be some now: its translation finds all the others."""
+        return [Key(*next(iter(self.without)))] if self._stale and self.without else []
+
+    def news(self) -> list[Key]:
+        """Those that have room now and had none before, and the other way round."""
+        if not self._stale:
+            return []
+        before, self.without, self._stale = self.without, endpointslice.beyond(self._places.values()), False
+        return [Key(*each) for each in before ^ self.without]
+
+
 class Slices(Follower):
     """Knows the holders of addresses, and withdraws endpoints that have none."""
 
@@ -102,6 +132,7 @@ class Slices(Follower):
         self._addresses = Addresses()
         self._naming_virtual = _Naming()
         self._naming_host = _Naming()
+        self._room = _Room()
         self._doubtful: KeyedQueue[Key] = KeyedQueue(clock=clock)
         self._backoff: PerKeyBackoff[Key] = PerKeyBackoff(0.1, 5.0, jitter=0.5)
 
@@ -115,6 +146,9 @@ class Slices(Follower):
 
     def translate(self, virtual: Obj, view: TenantView) -> tuple[Obj, list[str]]:
         """The host slice with those endpoints whose addresses pods of the tenant hold now."""
+        for key in self._room.news():
+            self._queue.add(Item(KIND, key))
+        endpointslice.check_room(virtual, self._room.without)
         return (
             endpointslice.to_host(virtual, view, self._addresses),
             endpointslice.left_out(virtual, view, self._addresses),
@@ -134,8 +168,12 @@ class Slices(Follower):
 
     def _virtual_changed(self, change: Change) -> None:
         found = None if change.kind == "deleted" else self._caches.virtual[KIND].store.get(change.key)
-        named = endpointslice.addresses(found) if found is not None and mirrored.endpoint_slice(found) else frozenset()
-        self._naming_virtual.set(change.key, named)
+        if found is not None and not mirrored.endpoint_slice(found):
+            found = None
+        self._naming_virtual.set(change.key, endpointslice.addresses(found) if found is not None else frozenset())
+        self._room.set(change.key, endpointslice.place(found) if found is not None else None)
+        for waits in self._room.waiting():
+            self._queue.add(Item(KIND, waits))
 
     def host_changed(self, change: Change) -> None:
         """A host slice came, changed or went."""

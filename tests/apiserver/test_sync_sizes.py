@@ -1,8 +1,11 @@
 """Large pods: what one change of a namespace costs the host is bounded by the size of a pod and by the budget of bytes."""
 
+import pytest
+
 from bulkhead.api.objects import Obj
-from bulkhead.kube.resources import NAMESPACES
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS
 from syncer import metrics
+from syncer.mirrors import referenced
 from tests.kit.syncerbed import SyncerBed, until
 
 PODS_OF_ALL = 6
@@ -46,3 +49,48 @@ async def test_every_byte_that_a_namespace_costs_the_host_is_counted(bed: Syncer
 
     await until(labelled, "label on every host pod")
     assert metrics.HOST_BYTES._value.get() - before >= PODS_OF_ALL * TEXT
+
+
+async def test_configmaps_and_secrets_are_bounded_together_and_not_only_counted(
+    bed: SyncerBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bed.stop()
+    monkeypatch.setattr(referenced, "MOST_BYTES", 400_000)
+    await bed.start()
+
+    async def data(name: str, size: int) -> None:
+        await bed.plane.patch(CONFIG_MAPS, name, {"data": {"x": "x" * size}}, bed.space)
+
+    for name in ("large", "small"):
+        await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"x": "x" * 1000}}, bed.space)
+    await bed.plane.create(SECRETS, {"metadata": {"name": "late"}, "stringData": {"x": "x" * 100_000}}, bed.space)
+    volumes = [{"name": name, "configMap": {"name": name}} for name in ("large", "small")]
+    await bed.create(bed.pod("first", volumes=volumes))
+    await bed.copied(CONFIG_MAPS, "small")
+    await data("large", 300_000)
+    await until(lambda: _holds(bed, "large", 300_000), "what grows within the bound")
+    # One that is there keeps what it had; one that is new has none. Both are told, and the pod is not held up.
+    await data("small", 200_000)
+    await bed.event("small", "together", reason="TooLarge")
+    assert await _holds(bed, "small", 1000)
+    await bed.create(bed.pod("second", volumes=[{"name": "late", "secret": {"secretName": "late"}}]))
+    await bed.mirrored("second")
+    await bed.event("late", "together", reason="TooLarge")
+    assert await bed.copy(SECRETS, "late") is None
+    # Nothing of that is another after a start.
+    await bed.stop()
+    await bed.start()
+    await bed.idle()
+    assert await bed.copy(SECRETS, "late") is None
+    assert await _holds(bed, "small", 1000)
+    await data("large", 1000)
+    await until(lambda: _holds(bed, "large", 1000), "what shrinks")
+    await bed.patrolled()
+    await bed.copied(SECRETS, "late")
+    await until(lambda: _holds(bed, "small", 200_000), "what has room now")
+    await bed.plane.delete(PODS, "first", bed.space, grace_seconds=0)
+
+
+async def _holds(bed: SyncerBed, name: str, size: int) -> bool:
+    found = await bed.copy(CONFIG_MAPS, name)
+    return found is not None and len(found["data"]["x"]) == size

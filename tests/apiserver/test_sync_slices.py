@@ -10,6 +10,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.resources import ENDPOINT_SLICES, PODS
+from syncer.translate.kinds.endpointslice import MOST_OF_TENANT
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import SyncerBed, until
 
@@ -143,6 +144,31 @@ async def test_a_slice_that_is_refused_now_leaves_nothing_of_what_it_was(bed: Sy
     await until(gone, "host slice gone")
 
     await bed.event("one", "10.244.9.7 is not the address")
+
+
+async def test_slices_without_end_are_few_on_the_host_and_the_oldest_come_first(bed: SyncerBed) -> None:
+    """Every kube-proxy has all of them, and no quota counts them."""
+    await running_at(bed, "web", "10.244.9.1")
+    half = {"ports": [{"name": f"p{port}", "port": 1 + port} for port in range(MOST_OF_TENANT // 2000)]}
+    same = [{"addresses": ["10.244.9.1"], "conditions": {"ready": True}}]
+    for name in ("first", "second", "third"):
+        if name != "first":
+            await asyncio.sleep(1.1)  # an API server's times have whole seconds
+        await by_hand(bed, name, "10.244.9.1")
+    await shows(bed, "third", "10.244.9.1")
+    # One that grows sends away the youngest ones, and itself if it takes more than there is left.
+    await bed.plane.patch(ENDPOINT_SLICES, "first", {"endpoints": same * 1000} | half, bed.space)
+    await shows(bed, "third", "10.244.9.1")
+    await bed.plane.patch(ENDPOINT_SLICES, "second", {"endpoints": same * 1000} | half, bed.space)
+    await bed.uncopied(ENDPOINT_SLICES, "third")
+    await bed.event("third", str(MOST_OF_TENANT), reason="TooLarge")
+    assert len(await host_addresses(bed, "second") or ()) == 1000
+    await by_hand(bed, "fourth", "10.244.9.1")
+    await bed.event("fourth", str(MOST_OF_TENANT), reason="TooLarge")
+    assert await host_addresses(bed, "fourth") is None
+    await bed.plane.delete(ENDPOINT_SLICES, "first", bed.space)
+    await shows(bed, "third", "10.244.9.1")
+    await shows(bed, "fourth", "10.244.9.1")
 
 
 async def test_a_dead_plane_keeps_no_service_on_a_pod_that_is_gone(host_client: Client, own_server: ApiServer) -> None:

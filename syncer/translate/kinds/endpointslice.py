@@ -5,9 +5,12 @@ from the tenant: other tenants' pods, nodes, metadata services, the loopback dev
 status has it until the pod ends or is being deleted: from then on the host may give it to any other pod.
 
 On the host every endpoint names the pod whose address it is, so that others can check it as well.
+
+No quota counts slices, for the host makes some for each Service too. Every kube-proxy has all of them, and a tenant may name an
+address as often as it likes: so all together have a bound, and the older ones come first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,6 +28,9 @@ KIND: Final = "EndpointSlice"
 MANAGED_BY_SYNCER: Final = "syncer.bulkhead.dev"
 MOST_ENDPOINTS: Final = 1000  # what an API server takes; the host's policy says the same
 _MOST_PORTS: Final = 100
+# Endpoints of all slices of a tenant together, each as often as its slice has ports: what a kube-proxy makes rules of.
+MOST_OF_TENANT: Final = 20_000
+_LEAST_WEIGHT: Final = 20  # of a slice that has next to nothing: it is an object nevertheless
 _CONDITIONS: Final = Struct({"ready": FLAG, "serving": FLAG, "terminating": FLAG})
 _TARGET: Final = Struct(
     {
@@ -96,6 +102,44 @@ def addresses(anything: Obj) -> frozenset[str]:
         for address in sequence(mapping(endpoint).get("addresses"))
         if isinstance(address, str)
     )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A slice among those of its tenant: the older ones come first."""
+
+    created: str
+    namespace: str
+    name: str
+    weight: int
+
+
+def place(virtual: Obj) -> Place:
+    """The place of a slice."""
+    meta = mapping(virtual.get("metadata"))
+    weight = len(sequence(virtual.get("endpoints"))) * max(1, len(sequence(virtual.get("ports"))))
+    return Place(
+        text(meta.get("creationTimestamp")), text(meta.get("namespace")), text(meta.get("name")), max(_LEAST_WEIGHT, weight)
+    )
+
+
+def beyond(places: Iterable[Place]) -> frozenset[tuple[str, str]]:
+    """The namespaces and names of the slices for which a tenant's older ones leave no room."""
+    total, found = 0, set[tuple[str, str]]()
+    for each in sorted(places):
+        if total + each.weight > MOST_OF_TENANT:
+            found.add((each.namespace, each.name))
+        else:
+            total += each.weight
+    return frozenset(found)
+
+
+def check_room(virtual: Obj, without_room: Container[tuple[str, str]]) -> None:
+    """Refuse a slice that is beyond what its tenant may have."""
+    at = place(virtual)
+    if (at.namespace, at.name) in without_room:
+        message = f"all slices together have more than {MOST_OF_TENANT} endpoints and ports, and older ones come first"
+        raise Untranslatable(Reason.TOO_LARGE, message, "endpoints")
 
 
 def to_host(virtual: Obj, view: TenantView, holders: Holders = NOBODY) -> Obj:

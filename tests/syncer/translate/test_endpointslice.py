@@ -72,6 +72,26 @@ def test_item_80_endpoints_at_own_pods_pass_and_name_the_pod() -> None:
     assert found["metadata"]["labels"][mirrored.MANAGED_BY] == "syncer.bulkhead.dev"
 
 
+def test_the_oldest_of_a_tenants_slices_come_first() -> None:
+    def made(number: int, endpoints: int, ports: int = 0) -> Obj:
+        own = slice_of(*[at("10.244.0.9")] * endpoints, ports=[{"port": 1 + port} for port in range(ports)])
+        meta = own["metadata"] | {"name": f"s{number}", "creationTimestamp": f"2026-01-01T00:00:{number:02}Z"}
+        return own | {"metadata": meta}
+
+    thousand = [endpointslice.place(made(number, 1000, 4)) for number in range(10)]
+    assert {each.weight for each in thousand} == {4000}
+    late = {("team", f"s{number}") for number in range(5, 10)}
+    assert endpointslice.beyond(thousand) == endpointslice.beyond(reversed(thousand)) == late
+    # What is too large for itself takes no room, and a slice without an endpoint takes some.
+    assert endpointslice.beyond([endpointslice.place(made(0, 1000, 21)), *thousand[1:6]]) == {("team", "s0")}
+    assert endpointslice.beyond([*thousand[:5], endpointslice.place(made(11, 0))]) == {("team", "s11")}
+    assert endpointslice.beyond([*thousand[1:5], endpointslice.place(made(11, 0))]) == frozenset()
+    endpointslice.check_room(made(1, 1), late)
+    with pytest.raises(Untranslatable) as refused:
+        endpointslice.check_room(made(9, 1), late)
+    assert (refused.value.reason, str(endpointslice.MOST_OF_TENANT) in str(refused.value)) == (Reason.TOO_LARGE, True)
+
+
 def test_an_endpoint_without_a_pod_leaves_the_others() -> None:
     own = slice_of(at("10.244.0.9"), at("10.244.0.8"), at("10.244.0.7"))
     found = endpointslice.to_host(own, samples.VIEW, HOLDERS)
