@@ -1,4 +1,4 @@
-"""Writes to the host: create, update, delete of mirrored objects. Every one passes the write budget.
+"""Writes to the host: create, update, delete of mirrored objects. Every one passes the budget, and so do reads past the caches.
 
 Never adopts an object without our markers, never deletes without a UID precondition, and never deletes while the plane is
 quarantined. All of it may be repeated after a crash: a create that meets our own object of the same virtual UID is done.
@@ -63,9 +63,8 @@ class HostWriter:
         the cache yet is read before it is created again.
         """
         place, uid = (r.kind, key_of(desired)), str((desired["metadata"].get("labels") or {}).get(marks.VIRTUAL_UID) or "")
-        if uid and self._posted.get(place) == uid:
-            with contextlib.suppress(NotFound):
-                return self._adopted(await self._client.get(r, place[1].name, place[1].namespace), desired, view)
+        if uid and self._posted.get(place) == uid and (found := await self.read(r, place[1])) is not None:
+            return self._adopted(found, desired, view)
         await self._budget.take()
         self._posted[place] = uid
         try:
@@ -77,11 +76,9 @@ class HostWriter:
         return made
 
     async def _adopt(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
-        key = key_of(desired)
-        try:
-            found = await self._client.get(r, key.name, key.namespace)
-        except NotFound as error:
-            raise Again(0.1, "host object was deleted while it was read") from error
+        found = await self.read(r, key_of(desired))
+        if found is None:
+            raise Again(0.1, "host object was deleted while it was read")
         return self._adopted(found, desired, view)
 
     @staticmethod
@@ -166,6 +163,7 @@ class HostWriter:
 
     async def read(self, r: Resource, key: Key) -> Obj | None:
         """Read from the host's API server, past the cache; None where there is no such object."""
+        await self._budget.take_read()
         try:
             return await self._client.get(r, key.name, key.namespace)
         except NotFound:

@@ -1,4 +1,4 @@
-"""Level 2: a plane that never rests costs its tenant's syncer few writes, on either side. H1, H3."""
+"""Level 2: a plane that never rests costs its syncer few writes on either side, and the host few reads. H1, H3, H14."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,9 @@ import pytest
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS, PODS
 from syncer import session
 from syncer.write.budget import WriteBudget
@@ -24,9 +26,14 @@ SECONDS: Final = 8.0
 
 
 class Counted(Client):
-    """A client that knows how much it has written."""
+    """A client that knows how much it has written, and how many pods it has read."""
 
     writes = 0
+    reads = 0
+
+    async def get(self, r: Resource, name: str, namespace: str | None = None, *, subresource: str | None = None) -> Obj:
+        self.reads += r is PODS
+        return await super().get(r, name, namespace, subresource=subresource)
 
     async def _write(self, *args: Any, **more: Any) -> Obj:
         self.writes += 1
@@ -67,6 +74,40 @@ async def test_a_pod_that_never_rests_costs_few_writes(
         await until(last, "the last label on the host", SOON)
         await until(lambda: bed.mirror("next"), "the next pod on the host", SOON)
         assert 0 < host.writes <= BURST + RATE * (time.monotonic() - begun) + 1
+
+
+async def test_statuses_that_are_forged_without_end_cost_the_host_few_reads(
+    host_config: KubeConfig, plane_config: KubeConfig, plane_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that has ended in the plane alone: each time the host is asked what it has, since the caches may be behind."""
+    rate, burst = 2.0, 8.0
+    monkeypatch.setattr(session, "WriteBudget", partial(WriteBudget, read_rate=rate, read_burst=burst))
+    pods = ("web", "db", "ci")
+    async with counted(host_config, plane_config) as (bed, host, _):
+        for name in pods:
+            await bed.running(name)
+        await bed.quiet()
+        host.reads = 0
+        begun, asked = time.monotonic(), 0
+
+        async def asks_without_end() -> bool:
+            """Forge once more, until the host would have been asked too often by a syncer that asks each time."""
+            nonlocal asked
+            for name in pods:
+                with contextlib.suppress(KubeError):
+                    await plane_client.patch(PODS, name, {"status": {"phase": "Succeeded"}}, bed.space, subresource="status")
+                    asked += 1
+            return asked > 4 * (burst + rate * (time.monotonic() - begun))
+
+        await until(asks_without_end, "many forged statuses")
+        # The test reads host pods by this client too: none meanwhile.
+        assert 0 < host.reads <= burst + rate * (time.monotonic() - begun) + 1
+
+        async def told() -> bool:
+            found = [await bed.virtual(name) or {} for name in pods]
+            return all(pod["status"]["phase"] == "Running" for pod in found)
+
+        await until(told, "the truth of each")
 
 
 def rewriting(bed: SyncerBed) -> tuple[Obj, Obj]:

@@ -129,3 +129,50 @@ async def test_a_write_after_urgent_ones_waits_longer() -> None:
     assert not after.done()
     await advance(clock, 0.2)
     assert after.done()
+
+
+async def test_reads_have_a_bucket_of_their_own_in_their_order() -> None:
+    """A tenant that forges statuses has the host asked which pod it has, as often as it forges one."""
+    clock = FakeClock()
+    budget = WriteBudget(clock, rate=10, burst=5, read_rate=10, read_burst=5)
+    done: list[int] = []
+
+    async def read(number: int) -> None:
+        await budget.take_read()
+        done.append(number)
+
+    tasks = [asyncio.create_task(read(number)) for number in range(12)]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert done == [0, 1, 2, 3, 4]
+    await asyncio.wait_for(budget.take(), 1)
+    await advance(clock, 0.32)
+    assert done == list(range(8)), "what is written meanwhile costs no read"
+    await advance(clock, 1)
+    await asyncio.gather(*tasks)
+    assert done == list(range(12))
+    clock.advance(3600)
+    late = [asyncio.create_task(budget.take_read()) for _ in range(12)]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert sum(task.done() for task in late) == 5, "no more than the burst is saved"
+    await advance(clock, 1)
+    await asyncio.gather(*late)
+
+
+async def test_every_read_of_the_host_by_its_writer_is_paid_for() -> None:
+    reads: list[None] = []
+
+    class Counted(WriteBudget):
+        async def take_read(self) -> None:
+            reads.append(None)
+
+    host: Obj = {"metadata": {"name": "a", "namespace": "work"}}
+
+    class Host:
+        async def get(self, *_: Any) -> Obj:
+            return host
+
+    writer = HostWriter(cast("Client", Host()), Counted(FakeClock()), cast("PlaneIdentity", None))
+    assert await writer.read(PODS, Key("work", "a")) == host
+    assert len(reads) == 1

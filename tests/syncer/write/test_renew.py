@@ -30,7 +30,7 @@ class Host:
         self.frozen = False
         self.calls: list[str] = []
         self.looked = 0
-        nothing: Any = SimpleNamespace(take=self._nothing, spend=lambda _: None)
+        nothing: Any = SimpleNamespace(take=self._nothing, take_read=self._nothing, spend=lambda _: None)
         identity: Any = SimpleNamespace(trusted=self._trusted)
         client: Any = SimpleNamespace(replace=self._replace, get=self._get, delete=self._delete, create=self._create)
         self.writer = HostWriter(client, nothing, identity)
