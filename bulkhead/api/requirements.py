@@ -18,6 +18,9 @@ MOST: Final = 3072
 # 400 pods with 1,000 terms each cost the scheduler 42 ms for each pod of any tenant, 0.1 microseconds a term. 2,000 pods with
 # 32 terms cost 7 ms.
 MOST_POD_TERMS: Final = 32
+# Labels, expressions and values by which a disruption budget selects pods: for each pod that changes, the host's controller
+# manager reads the selectors of all budgets beside it, whosever they are.
+MOST_OF_BUDGET: Final = 100
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -31,6 +34,11 @@ def counted(spec: Mapping[str, Any]) -> int:
     count += sum(of_node_term(mapping(term.get("preference"))) for term in mappings(nodes.get(_PREFERRED)))
     count += sum(map(_of_pod_term, _pod_terms(spec)))
     return count + sum(map(_of_pod_term, mappings(spec.get("topologySpreadConstraints"))))
+
+
+def of_selector(selector: Mapping[str, Any]) -> int:
+    """Labels, expressions and values of a label selector."""
+    return len(mapping(selector.get("matchLabels"))) + _expressions(mappings(selector.get("matchExpressions")))
 
 
 def pod_terms(spec: Mapping[str, Any]) -> int:
@@ -53,11 +61,7 @@ def of_node_term(term: Mapping[str, Any]) -> int:
 def _of_pod_term(term: Mapping[str, Any]) -> int:
     lists = ("namespaces", "matchLabelKeys", "mismatchLabelKeys")
     selectors = (mapping(term.get(field)) for field in ("labelSelector", "namespaceSelector"))
-    return 1 + sum(len(sequence(term.get(field))) for field in lists) + sum(map(_selector, selectors))
-
-
-def _selector(selector: Mapping[str, Any]) -> int:
-    return len(mapping(selector.get("matchLabels"))) + _expressions(mappings(selector.get("matchExpressions")))
+    return 1 + sum(len(sequence(term.get(field))) for field in lists) + sum(map(of_selector, selectors))
 
 
 def _expressions(listed: Iterable[Mapping[str, Any]]) -> int:

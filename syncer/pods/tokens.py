@@ -197,6 +197,8 @@ class Tokens:
         token = status.get("token") if isinstance(status, dict) else None
         if not isinstance(token, str) or not token:
             raise Again(_RETRY_SECONDS, "the plane answered a token request without a token")
+        if len(token.encode(errors="replace")) > token_translation.MOST_TOKEN_BYTES:
+            raise Again(_RETRY_SECONDS, f"the plane made a token of {len(token)} characters")
         granted = (answer.get("spec") or {}).get("expirationSeconds")
         metrics.TOKENS.labels("issued").inc()
         # Never believe a longer life than was asked for.

@@ -22,6 +22,9 @@ DEFAULT_SECONDS: Final = 3600
 LEAST_SECONDS: Final = 600
 MOST_SECONDS: Final = 86400
 KIND: Final = "PodToken"
+# All of a pod's are in one Secret on the host, which is written again whenever the first of them is due.
+MOST_TOKENS: Final = 16
+MOST_TOKEN_BYTES: Final = 8192  # of each; admission of the tenant's own may ask for more in it than its pod does
 
 _SOURCE: Final = schema.Struct(
     {
@@ -65,6 +68,14 @@ def token_requests(virtual: Obj, max_seconds: int = MOST_SECONDS) -> tuple[Token
             if source.get("serviceAccountToken") is not None:
                 found.append(need(source["serviceAccountToken"], f"{source_at}.serviceAccountToken", max_seconds))
     return tuple(dict.fromkeys(found))
+
+
+def check(virtual: Obj) -> None:
+    """Refuse a pod with more tokens than pods have use for."""
+    count = len({each.key for each in token_requests(virtual)})
+    if count > MOST_TOKENS:
+        text = f"{count} tokens with different audiences or lifetimes, at most {MOST_TOKENS} are made for a pod"
+        raise Untranslatable(Reason.TOO_LARGE, text, "spec.volumes")
 
 
 def service_account(virtual: Obj) -> str:

@@ -24,6 +24,7 @@ _HONEST: Final[dict[str, Obj]] = {
     "NetworkPolicy": {"spec": {"podSelector": {}, "policyTypes": ["Egress"]}},
     "Service": {"spec": {"clusterIP": "10.112.4.50", "ports": [{"port": 80}]}},
     "Secret": {"type": "Opaque"},
+    "PodDisruptionBudget": {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}},
     "EndpointSlice": {"metadata": {"labels": {"kubernetes.io/service-name": "a"}}, "addressType": "IPv4", "endpoints": []},
 }
 

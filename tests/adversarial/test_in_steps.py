@@ -85,6 +85,40 @@ async def test_an_honest_pod_that_turns_hostile_step_by_step(bed: SyncerBed) -> 
     assert (await bed.mirrored("web"))["metadata"]["uid"] == host["metadata"]["uid"]
 
 
+async def test_a_pod_that_was_let_in_grows_no_larger_by_its_conditions_and_images(bed: SyncerBed) -> None:
+    """A19. What is small at creation and may change: the texts of a readiness gate's condition, and images."""
+    spec = {"readinessGates": [{"conditionType": "example.org/gate"}]}
+    images = [{"name": f"c{number}", "image": IMAGE} for number in range(80)]
+    await bed.running("web", bed.pod("web", **spec))
+    await bed.create(bed.pod("many", containers=images))
+    await bed.mirrored("many")
+    closed = {"type": "example.org/gate", "status": "False", "reason": "R" * 200_000, "message": "m" * 400_000}
+    now = ((await bed.virtual("web")) or {})["status"].get("conditions", [])
+    body = {"status": {"conditions": [*now, closed]}}
+    taken = await bed.plane.patch(PODS, "web", body, bed.space, subresource="status", content_type=MERGE_PATCH)
+    texts = {each.get("message") for each in taken["status"]["conditions"]}
+    assert closed["message"] in texts, "the control: the plane takes it"
+
+    async def of_gate() -> Obj | None:
+        listed = (await bed.mirrored("web"))["status"].get("conditions", [])
+        return next((each for each in listed if each["type"] == "example.org/gate"), None)
+
+    found = await until(of_gate, "the gate's condition on the host")
+    assert (found["reason"], found["message"]) == ("R" * 128, "m" * 512)
+    larger = {"spec": {"containers": [each | {"image": f"example.org/{'x' * 3900}:1"} for each in images]}}
+    await bed.plane.patch(PODS, "many", larger, bed.space, content_type=STRATEGIC)
+    await bed.event("many", "are mirrored", reason="TooLarge")
+    assert {each["image"] for each in (await bed.mirrored("many"))["spec"]["containers"]} == {IMAGE}
+    # The control: one that fits is changed.
+    fits = {"spec": {"containers": [images[0] | {"image": "busybox:1.37"}, *images[1:]]}}
+    await bed.plane.patch(PODS, "many", fits, bed.space, content_type=STRATEGIC)
+
+    async def changed() -> bool:
+        return bool((await bed.mirrored("many"))["spec"]["containers"][0]["image"] == "busybox:1.37")
+
+    await until(changed, "the image that fits")
+
+
 async def test_gpus_of_every_sort_of_container_count_as_the_kubelet_gives_them(bed: SyncerBed) -> None:
     """C11: sidecars and main containers together, or an init container beside the sidecars before it, whichever is more."""
     await bed.quota(4)

@@ -10,8 +10,15 @@ import pytest
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.resources import SECRETS
+from bulkhead.kube.resources import (
+    MUTATING_ADMISSION_POLICIES,
+    MUTATING_ADMISSION_POLICY_BINDINGS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from syncer.pods.tokens import RENEW_AT
+from syncer.translate.tokens import MOST_TOKEN_BYTES, TokenNeed
+from syncer.work import Again
 from tests.kit.syncerbed import SyncerBed, until
 
 
@@ -147,3 +154,57 @@ async def test_item_14_a_pod_that_ended_while_the_syncer_was_away_keeps_no_token
         return not await there(bed, secret_of(host))
 
     await until(gone, "no tokens of a pod that has ended")
+
+
+async def test_a_token_that_the_tenants_own_admission_made_large_stays_in_the_plane(
+    bed: SyncerBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D12. Admission of the plane may ask for more in a token than the pod does, and each pod's would be a MiB on the host."""
+    assert bed.session is not None
+    tokens, refused = bed.session.tokens, list[str]()
+    asked = tokens._request
+
+    async def noted(virtual: Obj, need: TokenNeed) -> tuple[str, float]:
+        try:
+            return await asked(virtual, need)
+        except Again as why:
+            refused.append(str(why))
+            raise
+
+    monkeypatch.setattr(tokens, "_request", noted)
+    name = f"enlarges-{bed.tenant}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["serviceaccounts/token"]}
+    larger = f"Object{{spec: Object.spec{{audiences: ['{'a' * 9000}']}}}}"
+    policy = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {
+            "resourceRules": [rule],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bed.space}},
+        },
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": larger}}],
+    }
+    small = await bed.running("small", with_token(bed, "small"))
+    await until(lambda: there(bed, secret_of(small)), "the control: tokens of a pod from before")
+    await bed.plane.create(MUTATING_ADMISSION_POLICIES, {"metadata": {"name": name}, "spec": policy})
+    await bed.plane.create(MUTATING_ADMISSION_POLICY_BINDINGS, {"metadata": {"name": name}, "spec": {"policyName": name}})
+    try:
+
+        async def in_force() -> bool:
+            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["x"]}}
+            made = await bed.plane.create_subresource(SERVICE_ACCOUNTS, "default", "token", body, bed.space)
+            return len(made["status"]["token"]) > MOST_TOKEN_BYTES
+
+        await until(in_force, "the policy to be in force")
+        large = await bed.running("large", with_token(bed, "large"))
+
+        async def tried() -> bool:
+            return bool(refused)
+
+        await until(tried, "the syncer to ask for the token")
+        assert "the plane made a token of" in refused[0]
+        assert not await there(bed, secret_of(large))
+        assert await there(bed, secret_of(small))
+    finally:
+        for kind in (MUTATING_ADMISSION_POLICY_BINDINGS, MUTATING_ADMISSION_POLICIES):
+            await bed.plane.delete(kind, name)

@@ -148,6 +148,18 @@ def ingress(*hosts: str, name: str = "x", **spec: Any) -> dict[str, Any]:
     return mirrored("Ingress", name, spec=content) | {"apiVersion": "networking.k8s.io/v1"}
 
 
+def certificates(number: int) -> list[dict[str, Any]]:
+    """Certificates for so many hosts, a hundred each."""
+    hosts = [f"h{index}.team-a.x.org" for index in range(number)]
+    return [{"hosts": hosts[start : start + 100]} for start in range(0, number, 100)]
+
+
+def of_tokens(data: dict[str, str]) -> dict[str, Any]:
+    """The Secret with a pod's tokens."""
+    made = mirrored("Secret", data=data)
+    return made | {"metadata": made["metadata"] | {"annotations": ANNOTATIONS | {"bulkhead.dev/virtual-kind": "PodToken"}}}
+
+
 def with_path(**fields: Any) -> dict[str, Any]:
     made = ingress("team-a.x.org")
     made["spec"]["rules"][0]["http"]["paths"][0] |= fields
@@ -236,6 +248,15 @@ def budget(**spec: Any) -> dict[str, Any]:
     } | spec  # fmt: skip
     content = {key: value for key, value in content.items() if value is not None}
     return mirrored("PodDisruptionBudget", spec=content) | {"apiVersion": "policy/v1"}
+
+
+def by_values(number: int) -> dict[str, Any]:
+    """A selector of a budget that names so many values beside what the platform adds."""
+    many = {"key": "app", "operator": "In", "values": [f"a{index}" for index in range(number)]}
+    return {
+        "matchLabels": {"bulkhead.dev/tenant": "team-a", "bulkhead.dev/namespace-hash": "h"},
+        "matchExpressions": [*STAYING["matchExpressions"], many],
+    }
 
 
 KINDS = {

@@ -271,6 +271,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a budget that keeps what is not healthy",
         "a budget that does not say what is not healthy",
     ),
+    "disruption budget: its selector has at most 103 labels, expressions and values": ("a budget by very many labels",),
+    "secret: at most 16 tokens of a pod, of at most 8192 bytes each": ("very many tokens", "a very long token"),
+    "ingress: at most 200 hosts in all certificates": ("certificates for very many hosts",),
     "disruption budget: selects pods of one namespace of its own tenant": (
         "a budget of every pod",
         "a budget of another tenant's pods",
@@ -337,6 +340,13 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
     "endpoints: of a Service in the same namespace": ("endpoints that leave their Service",),
     "endpoints: managed by the syncer, not by a controller of the host": ("endpoints that the host's controller adopts",),
     "disruption budget: minAvailable must be a number": ("a budget in per cent now",),
+    "disruption budget: its selector has at most 103 labels, expressions and values": ("a budget by very many labels now",),
+    "ingress: at most 200 hosts in all certificates": ("certificates for very many hosts now",),
+    "secret: at most 16 tokens of a pod, of at most 8192 bytes each": ("very many tokens now",),
+    "pod: the conditions of its readiness gates have short texts": (
+        "a long word why a gate is shut",
+        "a long text why a gate is shut",
+    ),
     "disruption budget: its status is the host's": ("a budget that lets none go",),
     "pod: only the conditions of its status may be written": (
         "an address of another pod",

@@ -17,6 +17,8 @@ from tests.chart.admission_objects import (
     Change,
     beside,
     budget,
+    by_values,
+    certificates,
     choice,
     claim,
     debugger,
@@ -29,6 +31,7 @@ from tests.chart.admission_objects import (
     node_ports,
     of_node,
     of_size,
+    of_tokens,
     pod,
     pod_group,
     selectors,
@@ -41,6 +44,8 @@ from tests.chart.admission_objects import (
 
 DEVICE_MOUNTS = "/var/run/nvidia-container-devices"
 SCRATCH = [{"name": "v", "emptyDir": {}}]
+GATED = pod(readinessGates=[{"conditionType": "example.org/gate"}])
+SHUT = {"type": "example.org/gate", "status": "False"}
 
 REFUSED: dict[str, dict[str, Any]] = {
     "too much memory": pod(sized("65Gi")),
@@ -235,6 +240,8 @@ REFUSED: dict[str, dict[str, Any]] = {
         dataSourceRef={"kind": "PersistentVolumeClaim", "name": "a", "namespace": "bh-team-b-work"}
     ),
     "a claim with data from anywhere": claim(dataSourceRef={"apiGroup": "example.org", "kind": "Copier", "name": "a"}),
+    "very many tokens": of_tokens({f"token-{number}": "YQ==" for number in range(17)}),
+    "a very long token": of_tokens({"token-a": "YWFh" * 2731}),
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
     "an owner that is not a pod": mirrored("ConfigMap")
     | {
@@ -304,6 +311,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     ),
     "a budget that keeps what is not healthy": budget(unhealthyPodEvictionPolicy="IfHealthyBudget"),
     "a budget that does not say what is not healthy": budget(unhealthyPodEvictionPolicy=None),
+    "a budget by very many labels": budget(selector=by_values(100)),
+    "certificates for very many hosts": ingress("team-a.x.org", tls=certificates(201)),
 }
 ALLOWED: dict[str, dict[str, Any]] = {
     **pulls.ALLOWED,
@@ -311,6 +320,8 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "endpoints of six": endpoints("fd00:10:244::5", addressType="IPv6", ports=[]),
     "no endpoints": endpoints() | {"endpoints": None, "ports": None},
     "a budget": budget(minAvailable=0),
+    "a budget by many labels": budget(selector=by_values(99)),
+    "certificates for many hosts": ingress("team-a.x.org", tls=certificates(200)),
     "a budget of nothing": budget(selector=None),
     "as much memory as may be": pod(sized("64Gi", "64Gi", cpu="8")),
     "init containers one after the other": pod(sized("40Gi"), initContainers=[beside("i", "40Gi"), beside("j", "40Gi")]),
@@ -378,6 +389,8 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a claim with data from a claim": claim(dataSource={"kind": "PersistentVolumeClaim", "name": "a"}),
     "a config map": mirrored("ConfigMap"),
     "a secret": mirrored("Secret"),
+    "many tokens": of_tokens({f"token-{number}": "YWFh" * 2730 for number in range(16)}),
+    "a large secret that is not of tokens": mirrored("Secret", data={"a": "YWFh" * 2731}),
     "the plane's identity": mirrored("ConfigMap", labels={})
     | {"metadata": {"name": "plane-identity", "namespace": "bh-team-a"}},
     "the placed pods": mirrored("ConfigMap", labels={}) | {"metadata": {"name": "placed-pods", "namespace": "bh-team-a"}},
@@ -426,6 +439,13 @@ CHANGES: dict[str, Change] = {
     "endpoints that the host's controller adopts": Change(
         endpoints("10.244.0.5"), {"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": None}}}
     ),
+    "very many tokens now": Change(
+        of_tokens({"token-a": "YQ=="}), {"data": {f"token-{number}": "YQ==" for number in range(16)}}
+    ),
+    "a budget by very many labels now": Change(budget(), {"spec": {"selector": by_values(100)}}),
+    "certificates for very many hosts now": Change(ingress("team-a.x.org"), {"spec": {"tls": certificates(201)}}),
+    "a long word why a gate is shut": Change(GATED, {"status": {"conditions": [SHUT | {"reason": "r" * 129}]}}, "status"),
+    "a long text why a gate is shut": Change(GATED, {"status": {"conditions": [SHUT | {"message": "é" * 513}]}}, "status"),
     "a budget in per cent now": Change(budget(), {"spec": {"minAvailable": "50%"}}),
     "a budget that lets none go": Change(budget(), {"status": {"disruptionsAllowed": 0}}, "status"),
     "an address of another pod": Change(pod(), {"status": {"podIP": "10.244.7.7", "podIPs": [{"ip": "10.244.7.7"}]}}, "status"),

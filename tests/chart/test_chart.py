@@ -13,6 +13,7 @@ from controller.decide.identity import KEYS
 from controller.plane import namespaces, pullsecret, rights, syncer
 from controller.plane.spec import API_PORT, ETCD_HTTP_PORT
 from syncer.translate import metadata
+from syncer.translate.kinds import ingress, podstatus
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, ROOT, helm, rendered
 
@@ -277,5 +278,14 @@ def test_the_policies_count_to_the_same_numbers_as_syncer_and_ledger() -> None:
         ("resource claim: at most {} selectors in all requests and alternatives", deviceclaims.MOST_SELECTORS),
         ("resource claim: at most {} characters in all selectors", deviceclaims.MOST_CHARACTERS),
         ("resource claim: at most {} devices", deviceclaims.MOST_DEVICES),
+        # The platform adds its tenant, its namespace, and that it is not part of a drain.
+        (
+            "disruption budget: its selector has at most {} labels, expressions and values",
+            requirements.MOST_OF_BUDGET + 3,
+        ),
+        ("ingress: at most {} hosts in all certificates", ingress.MOST_NAMES),
     ):
         assert rules[message.format(most)].endswith(f"<= {most}"), message
+    texts = rules["pod: the conditions of its readiness gates have short texts"]
+    for field, most in podstatus.MOST_OF_CONDITION.items():
+        assert f"size(c.?{field}.orValue('')) <= {most}" in texts

@@ -15,6 +15,7 @@ from bulkhead.kube.resources import (
     PODS,
 )
 from syncer.translate.diff import STRATEGIC
+from syncer.translate.kinds import podstatus
 from tests.chart.admission_objects import (
     CLOSED,
     GRANTED,
@@ -246,6 +247,10 @@ async def test_conditions_of_a_pod_that_are_not_kubernetes_own_are_the_syncers(s
     }  # fmt: skip
     await admin.patch(PODS, name, {"status": status}, "bh-team-a-work", subresource="status")
     body = {"status": {"conditions": [ready, {"type": "example.org/gate", "status": "True"}]}}
+    await syncer.patch(PODS, name, body, "bh-team-a-work", subresource="status")
+    texts = {key: "é" * most for key, most in podstatus.MOST_OF_CONDITION.items()}
+    closed = {"type": "example.org/gate", "status": "False"}
+    body = {"status": {"conditions": [ready, closed | {"message": texts["message"], "reason": "r" * len(texts["reason"])}]}}
     await syncer.patch(PODS, name, body, "bh-team-a-work", subresource="status")
     body = {"status": {"conditions": [ready | {"status": "False"}]}}
     with pytest.raises(ApiError, match="only the conditions of its readiness gates"):

@@ -6,14 +6,16 @@ Either counts for no more than the pods that there are on the host. Those on a n
 no part of any budget (`drain`), and one that is not healthy holds up no eviction, whatever the tenant's budget says.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from bulkhead.api import requirements
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, mirrored, schema, selectors
 from syncer.translate.kinds import drain
+from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import Struct, Translated
 from syncer.translate.view import TenantView
 
@@ -41,6 +43,7 @@ def to_host(virtual: Obj, view: TenantView, selected: Callable[[Obj], int] | Non
     identity = metadata.identity(KIND, virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, BUDGET_SPEC, "spec")
+    _check_size(own)
     scope = replace(selectors.own_namespace(identity.namespace, view), expressions=(dict(drain.STAYING),))
     selector = selectors.label_selector(own.get("selector"), "spec.selector", scope)
     if selector is not None:
@@ -51,6 +54,17 @@ def to_host(virtual: Obj, view: TenantView, selected: Callable[[Obj], int] | Non
     spec |= {"minAvailable": wanted, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     meta = metadata.host_metadata(identity, virtual, view)
     return {"apiVersion": "policy/v1", "kind": KIND, "metadata": meta, "spec": spec}
+
+
+def _check_size(spec: Mapping[str, Any]) -> None:
+    """Refuse a budget of which the host's controller manager would have much to read with each pod that changes."""
+    count = requirements.of_selector(mapping(spec.get("selector")))
+    if count > requirements.MOST_OF_BUDGET:
+        text = (
+            f"has {count} labels, expressions and values, and {requirements.MOST_OF_BUDGET} are the most; "
+            "give the pods a label of their own"
+        )
+        raise Untranslatable(Reason.TOO_LARGE, text, "spec.selector")
 
 
 def _number(virtual: Obj) -> int | None:

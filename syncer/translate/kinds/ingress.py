@@ -32,6 +32,8 @@ _QUIET_PREFIXES: Final = frozenset({"kubectl.kubernetes.io", "meta.helm.sh", "ar
 _MOST_RULES: Final = 50
 _MOST_PATHS: Final = 200
 _MOST_TLS_HOSTS: Final = 100
+# Of all certificates together: the controller that all tenants share keeps each name.
+MOST_NAMES: Final = 200
 _MOST_PATH: Final = 512
 _MOST_STATUS: Final = 16
 _HOST: Final = re.compile(r"(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -76,6 +78,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     plain = schema.struct(own, INGRESS_SPEC, "spec")
     meta = schema.mapping(virtual.get("metadata"), "metadata")
     spec: Obj = {"ingressClassName": _class(own, meta, view), "rules": _rules(plain.get("rules", []), identity, view)}
+    _check_names(plain.get("tls", []))
     tls = [_tls(entry, f"spec.tls[{index}]", identity, view) for index, entry in enumerate(plain.get("tls", []))]
     if tls:
         spec["tls"] = tls
@@ -171,6 +174,13 @@ def _own_host(host: str, path: str, view: TenantView) -> str:
         allowed = ", ".join(view.ingress_hosts)
         raise Untranslatable(Reason.NOT_ALLOWED, f"{wrong}; allowed: {allowed}, and any name below", path)
     return host
+
+
+def _check_names(certificates: list[Obj]) -> None:
+    names = sum(len(entry.get("hosts", [])) for entry in certificates)
+    if names > MOST_NAMES:
+        text = f"{names} hosts of certificates, at most {MOST_NAMES} are mirrored; use several Ingresses"
+        raise Untranslatable(Reason.TOO_LARGE, text, "spec.tls")
 
 
 def _tls(entry: Obj, path: str, identity: Identity, view: TenantView) -> Obj:

@@ -168,12 +168,14 @@ def for_patch(virtual: Obj, host: Obj, view: TenantView) -> Obj:
     """The host pod as it should be, for one that is there.
 
     What its class withdrew since it came does not stop its labels: Services and network policies select by them. Only what
-    makes it larger is held against how large a host pod may be.
+    makes it larger is held against how large a host pod may be: labels, annotations, and images, which may change.
     """
     desired = to_host(virtual, view.standing())
     grown, before = desired["metadata"], schema.mapping(host.get("metadata"), "metadata")
     if sum(_bytes(grown[field]) - _bytes(before.get(field) or {}) for field in ("labels", "annotations")) > 0:
         _check_size(desired, "metadata", view)
+    if _images(desired["spec"]) > _images(schema.mapping(host.get("spec"), "spec")):
+        _check_size(desired, "spec", view)
     return desired
 
 
@@ -256,6 +258,11 @@ def _check_size(made: Any, field: str, view: TenantView) -> None:
         hint = "; text belongs into a ConfigMap, and enableServiceLinks: false leaves out the variables of Services"
         message = f"{size} bytes on the host, at most {view.max_pod_bytes} are mirrored{hint}"
         raise Untranslatable(Reason.TOO_LARGE, message, field)
+
+
+def _images(spec: Mapping[str, Any]) -> int:
+    """The bytes of all images of a host pod."""
+    return sum(_bytes(entry.get("image")) for field in ("initContainers", "containers") for entry in spec.get(field) or ())
 
 
 def _bytes(value: Any) -> int:

@@ -29,6 +29,8 @@ KEPT: Final = ("resourceClaimStatuses",)  # the plane's own controller writes th
 DROPPED: Final = ("extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses")  # the host's doing
 # Why a pod finds no node, to which the tenant's own marks on nodes may contribute: by the scheduler's words and the ledger's.
 _BY_NODES: Final = frozenset({"Unschedulable", "NoCapacity", "NeverFits", "TopologyUnsatisfied"})
+# Of the texts of a readiness gate's condition on the host. Kubernetes bounds none, and a pod may have 64 gates.
+MOST_OF_CONDITION: Final = {"reason": 128, "message": 512}
 _CONTAINER_STATUSES: Final = {
     "initContainerStatuses": "initContainers",
     "containerStatuses": "containers",
@@ -104,7 +106,7 @@ def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:
         if condition.get("type") not in wanted or condition.get("status") not in ("True", "False", "Unknown"):
             continue
         plain = {
-            key: condition[key]
+            key: condition[key][: MOST_OF_CONDITION.get(key)]
             for key in ("type", "status", "reason", "message", "lastTransitionTime")
             if isinstance(condition.get(key), str)
         }

@@ -74,6 +74,8 @@ PROJECTION: Final = Struct(
 def volumes(virtual: Obj, identity: Identity, view: TenantView) -> list[Obj]:
     """The pod's volumes on the host."""
     spec = schema.mapping(virtual.get("spec"), "spec")
+    if view.judges:
+        tokens.check(virtual)
     tokens_in = tokens.secret_name(virtual, view)
     return [_volume(volume, at, identity, view, tokens_in) for at, volume in schema.items(spec.get("volumes"), "spec.volumes")]
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api import requirements
 from bulkhead.api.objects import Obj
+from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import disruptionbudget, drain
 from tests.kit import translationsamples as samples
 
@@ -75,3 +77,26 @@ def test_a_status_that_a_tenant_wrote_keeps_no_more_pods_than_there_are(spec: Ob
 @pytest.mark.parametrize("status", [None, {}, {"observedGeneration": 1, "desiredHealthy": "6"}, {"desiredHealthy": 3}])
 def test_a_share_waits_until_the_plane_has_counted(status: Any) -> None:
     assert not disruptionbudget.is_mirrored(budget(maxUnavailable="25%") | {"status": status})
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"matchLabels": {f"k{number}": "" for number in range(101)}},
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["x"] * 100}]},
+        {"matchExpressions": [{"key": "a", "operator": "Exists"}] * 101},
+        {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["x"] * 24}] * 4},
+    ],
+    ids=["labels", "values", "expressions", "all together"],
+)
+def test_a_budget_that_selects_by_very_much_is_refused(selector: Obj) -> None:
+    """For each pod that changes, the host's controller manager reads the selectors of all budgets beside it."""
+    with pytest.raises(Untranslatable, match="has 101 labels, expressions and values, and 100 are the most") as refused:
+        disruptionbudget.to_host(budget(minAvailable=1, selector=selector), samples.VIEW)
+    assert (refused.value.reason, refused.value.field) == (Reason.TOO_LARGE, "spec.selector")
+
+
+def test_a_budget_may_select_by_as_much_as_the_hosts_policy_lets_in() -> None:
+    largest = {"matchExpressions": [{"key": "a", "operator": "In", "values": [f"x{number}" for number in range(99)]}]}
+    made = disruptionbudget.to_host(budget(minAvailable=1, selector=largest), samples.VIEW)["spec"]["selector"]
+    assert requirements.of_selector(made) == requirements.MOST_OF_BUDGET + 3

@@ -54,6 +54,7 @@ ACCEPTED: dict[str, Obj] = {
     "no path": asked(rules=[rule(OWN, {"pathType": "ImplementationSpecific", "backend": BACKEND})]),
     "a port by name": asked(rules=[rule(OWN, path(backend={"service": {"name": "web", "port": {"name": "http"}}}))]),
     "certificates": asked(tls=[{"hosts": [OWN, "*.red.gpu.example.org"], "secretName": "a.b"}, {"hosts": [OWN]}]),
+    "many hosts": asked(tls=[{"hosts": [OWN] * 100}] * 2),
     "fields that ask for nothing": asked(defaultBackend=None, tls=[]),
 }
 
@@ -161,6 +162,7 @@ REFUSED: dict[str, tuple[Obj, str, str]] = {
     "too many paths": (asked(rules=[rule(OWN, *MANY), rule(OWN, *MANY)]), "TooLarge", "spec.rules"),
     "too many paths in one": (asked(rules=[rule(OWN, *MANY, *MANY)]), "TooLarge", "spec.rules[0].http.paths"),
     "too many certificates": (asked(tls=[{"hosts": [OWN]}] * 51), "TooLarge", "spec.tls"),
+    "too many hosts of all certificates": (asked(tls=[{"hosts": [OWN] * 67}] * 3), "TooLarge", "spec.tls"),
     "too many hosts of a certificate": (asked(tls=[{"hosts": [OWN] * 101}]), "TooLarge", "spec.tls[0].hosts"),
     "a certificate for every host": (asked(tls=[{"secretName": "x"}]), "NotAllowed", "spec.tls[0].hosts"),
     "a certificate elsewhere": (asked(tls=[{"hosts": [OWN], "secretName": "x/y"}]), "Malformed", "spec.tls[0].secretName"),

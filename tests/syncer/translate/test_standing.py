@@ -203,6 +203,22 @@ def test_what_grows_by_its_own_labels_is_held_against_how_large_a_pod_may_be() -
     assert found.value.reason is Reason.TOO_LARGE
 
 
+def test_what_grows_by_its_images_is_held_against_it_too() -> None:
+    """Of a pod that runs an image is what its tenant may change, and its name may be long."""
+    own = samples.pod()
+    host = pod.for_creation(own, samples.VIEW)
+    small = replace(samples.VIEW, max_pod_bytes=pod._bytes(pod.for_patch(own, host, samples.VIEW)) + 100)
+    own["spec"]["containers"][0]["image"] += "x" * 50
+    (patch,) = diff.pod_patches(pod.for_patch(own, host, small), host)
+    assert patch.body["spec"]["containers"][0]["image"].endswith("x" * 50)
+    own["spec"]["containers"][0]["image"] += "x" * 200
+    with pytest.raises(Untranslatable) as found:
+        pod.for_patch(own, host, small)
+    assert (found.value.reason, found.value.field) == (Reason.TOO_LARGE, "spec")
+    grown = samples.merged(host, {"spec": {"containers": own["spec"]["containers"]}})
+    pod.for_patch(own, grown, small)
+
+
 def test_groups_and_claims_for_devices_keep_following_their_labels() -> None:
     meta = {"name": "a", "namespace": "team", "uid": "u1", "labels": {"app": "b"}}
     group = {"metadata": meta, "spec": {"schedulingPolicy": {"basic": {}}, "priorityClassName": "batch"}}

@@ -161,3 +161,19 @@ def test_the_plane_keeps_its_own_word_since_when_a_pod_is_scheduled() -> None:
 )
 def test_a_start_and_an_end_are_not_taken_back(below: Any, above: Any, expected: bool) -> None:
     assert status.goes_back({"status": below}, {"status": above}) is expected
+
+
+def test_texts_of_a_readiness_gate_are_cut_for_the_host_and_then_left_alone() -> None:
+    """Kubernetes bounds the texts of no condition: 64 of them would be a host pod of any size."""
+    own = samples.pod({"readinessGates": [{"conditionType": "example.org/gate"}]})
+    host = host_pod(own)
+    closed = {"type": "example.org/gate", "status": "False", "reason": "r" * 1_000_000, "message": "é" * 1_000_000}
+    own["status"] = {"conditions": [closed]}
+    patch = status.readiness_to_host(own, host)
+    assert patch is not None
+    (written,) = patch["status"]["conditions"]
+    assert (written["reason"], written["message"]) == ("r" * 128, "é" * 512)
+    host["status"]["conditions"] = [written]
+    assert status.readiness_to_host(own, host) is None
+    (shown,) = status.status_to_virtual(host, own, samples.VIEW)["conditions"]
+    assert shown == closed, "the tenant keeps its own"
