@@ -11,7 +11,7 @@ from typing import Any
 
 import pyrage
 
-from bulkhead.api import names
+from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -55,6 +55,7 @@ async def test_it_asks_shows_and_waits(cli: Cli, controller: Controller, host_cl
     async def take() -> None:
         request = await seen(host_client, f"{name}-a")
         assert request["spec"] == {"tenant": name}
+        assert request["metadata"]["labels"] == labels.made_for(name), "as a scheduled one has them"
         await say(host_client, f"{name}-a", status.running(request, Progress(1, 4 << 20, 1 << 20), NOW))
         await asyncio.sleep(1)
         made = replace(GOLDEN, identity=ID)

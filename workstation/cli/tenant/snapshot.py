@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from bulkhead.api import names
+from bulkhead.api import labels, names
 from bulkhead.api.conditions import SnapshotCondition, SnapshotReason, find_condition
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
@@ -86,7 +86,7 @@ async def _create(client: Client, request: SnapshotRequest) -> None:
     body: Obj = {
         "apiVersion": names.API_VERSION,
         "kind": kinds.TENANT_SNAPSHOTS.kind,
-        "metadata": {"name": request.name},
+        "metadata": {"name": request.name, "labels": labels.made_for(request.tenant)},
         "spec": {"tenant": request.tenant},
     }
     try:
