@@ -241,7 +241,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     ),
     "a claim with data from anywhere": claim(dataSourceRef={"apiGroup": "example.org", "kind": "Copier", "name": "a"}),
     "very many tokens": of_tokens({f"token-{number}": "YQ==" for number in range(17)}),
-    "a very long token": of_tokens({"token-a": "YWFh" * 2731}),
+    "a very long token": of_tokens({"token-a": "YWFh" * 2732}),
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
     "an owner that is not a pod": mirrored("ConfigMap")
     | {
