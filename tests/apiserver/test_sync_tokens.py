@@ -174,7 +174,7 @@ async def test_a_token_that_the_tenants_own_admission_made_large_stays_in_the_pl
     monkeypatch.setattr(tokens, "_request", noted)
     name = f"enlarges-{bed.tenant}"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["serviceaccounts/token"]}
-    larger = f"Object{{spec: Object.spec{{audiences: ['{'a' * 9000}']}}}}"
+    larger = f"[JSONPatch{{op: 'add', path: '/spec/audiences', value: ['{'a' * 9000}']}}]"
     policy = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "Never",
@@ -182,7 +182,7 @@ async def test_a_token_that_the_tenants_own_admission_made_large_stays_in_the_pl
             "resourceRules": [rule],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bed.space}},
         },
-        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": larger}}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": larger}}],
     }
     small = await bed.running("small", with_token(bed, "small"))
     await until(lambda: there(bed, secret_of(small)), "the control: tokens of a pod from before")
