@@ -138,8 +138,9 @@ class Session:
             return await (self.gpu_metrics.page(node) if about == "gpus" else measured.page(about, node))
 
         self.paces = Paces(self._clock, logs=settings.log_bytes_per_second, sessions=settings.session_bytes_per_second)
-        pages = LastPages(page, self._clock)
-        self.kubelet = Kubelet(host, targets.find, measured.answer, pages.page, paces=self.paces, turns=turns)
+        self.kubelet = Kubelet(
+            host, targets.find, measured.answer, LastPages(page, self._clock).page, paces=self.paces, turns=turns
+        )
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_accepted = self._accepted
