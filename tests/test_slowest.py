@@ -79,8 +79,8 @@ def test_the_most_memory_stands_above_with_whose_it_was() -> None:
 
 
 def test_the_speed_of_the_machine_stands_with_it() -> None:
-    said = "speed of the machine: 130 ms of CPU for a million additions in Python (3 looks, 90 to 240)"
-    assert printed(spent(RECORD))[2] == said
+    expected = "speed of the machine: 130 ms of CPU for a million additions in Python (3 looks, 90 to 240)"
+    assert printed(spent(RECORD))[2] == expected
     looks = iter([4.0, 5.0])
     ended = Looks(lambda: next(looks)).start()
     assert ended.stop().looks == (4.0,), "one look at the least, and no second one before its time"

@@ -66,7 +66,7 @@ class Calls:
     async def open(self, path: str, headers: Mapping[str, str], body: bytes | None = None, *, narrow: bool = False) -> Stream:
         """Begin a long answer on a connection that no call gets again, by POST if there is a `body`; the caller closes it.
 
-        A `narrow` one keeps little of what the caller has not taken; its connection begins so, and is no other's.
+        A `narrow` one keeps little of what the caller has not taken; its connection begins so, and serves nothing else.
         """
         request = self._server.request("GET" if body is None else "POST", path, headers.items(), body)
         kept = self._just_answered() if body is None and not narrow else None

@@ -90,7 +90,7 @@ class _Naming:
 
 
 class _Room:
-    """Which virtual slices have room on the host; counted anew only when one of them is translated."""
+    """Which virtual slices have room on the host; counted again only when one of them is translated."""
 
     def __init__(self) -> None:
         self._places: dict[Key, Place] = {}
@@ -115,7 +115,7 @@ class _Room:
         if not self._stale:
             return []
         before, self.without, self._stale = self.without, endpointslice.beyond(self._places.values()), False
-        return [Key(*each) for each in before ^ self.without]
+        return [Key(*names) for names in before ^ self.without]
 
 
 class Slices(Follower):

@@ -72,7 +72,7 @@ def token_requests(virtual: Obj, max_seconds: int = MOST_SECONDS) -> tuple[Token
 
 def check(virtual: Obj) -> None:
     """Refuse a pod with more tokens than pods have use for."""
-    count = len({each.key for each in token_requests(virtual)})
+    count = len({request.key for request in token_requests(virtual)})
     if count > MOST_TOKENS:
         text = f"{count} tokens with different audiences or lifetimes, at most {MOST_TOKENS} are made for a pod"
         raise Untranslatable(Reason.TOO_LARGE, text, "spec.volumes")

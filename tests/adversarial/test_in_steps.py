@@ -96,19 +96,19 @@ async def test_a_pod_that_was_let_in_grows_no_larger_by_its_conditions_and_image
     now = ((await bed.virtual("web")) or {})["status"].get("conditions", [])
     body = {"status": {"conditions": [*now, closed]}}
     taken = await bed.plane.patch(PODS, "web", body, bed.space, subresource="status", content_type=MERGE_PATCH)
-    texts = {each.get("message") for each in taken["status"]["conditions"]}
+    texts = {condition.get("message") for condition in taken["status"]["conditions"]}
     assert closed["message"] in texts, "the control: the plane takes it"
 
     async def of_gate() -> Obj | None:
         listed = (await bed.mirrored("web"))["status"].get("conditions", [])
-        return next((each for each in listed if each["type"] == "example.org/gate"), None)
+        return next((condition for condition in listed if condition["type"] == "example.org/gate"), None)
 
     found = await until(of_gate, "the gate's condition on the host")
     assert (found["reason"], found["message"]) == ("R" * 128, "m" * 512)
-    larger = {"spec": {"containers": [each | {"image": f"example.org/{'x' * 3900}:1"} for each in images]}}
+    larger = {"spec": {"containers": [container | {"image": f"example.org/{'x' * 3900}:1"} for container in images]}}
     await bed.plane.patch(PODS, "many", larger, bed.space, content_type=STRATEGIC)
     await bed.event("many", "are mirrored", reason="TooLarge")
-    assert {each["image"] for each in (await bed.mirrored("many"))["spec"]["containers"]} == {IMAGE}
+    assert {container["image"] for container in (await bed.mirrored("many"))["spec"]["containers"]} == {IMAGE}
     # The control: one that fits is changed.
     fits = {"spec": {"containers": [images[0] | {"image": "busybox:1.37"}, *images[1:]]}}
     await bed.plane.patch(PODS, "many", fits, bed.space, content_type=STRATEGIC)

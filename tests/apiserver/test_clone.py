@@ -105,7 +105,7 @@ async def fill_in(client: Client) -> None:
     await client.create(kinds.SECRETS, {"metadata": token, "type": "kubernetes.io/service-account-token"})
     await client.create(kinds.LEASES, {"metadata": meta("leader"), "spec": {"holderIdentity": "alone"}})
     await apply_all(client, SLURM)
-    # Labels are anybody's word in a plane.
+    # Any user of a plane writes labels.
     marked = {"namespace": NAMESPACE, "labels": {labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD}}
     await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": "of-a-user"} | marked, "data": {"a": "b"}})
     await client.create(kinds.SECRETS, {"metadata": {"name": "of-a-user"} | marked, "data": {"a": "Yg=="}})

@@ -52,6 +52,6 @@ async def test_servers_of_the_same_options_are_two_clusters_and_know_nothing_of_
             assert (await client.list(TENANTS)).items == []
             assert not await apply_all(client, definitions())
             found = await client.get(CONFIG_MAPS, "extension-apiserver-authentication", "kube-system")
-            ours, theirs = [(await each.get(NAMESPACES, "kube-system"))["metadata"]["uid"] for each in (host_client, client)]
+            ours, theirs = [(await asked.get(NAMESPACES, "kube-system"))["metadata"]["uid"] for asked in (host_client, client)]
     assert ours != theirs
     assert found["data"]["client-ca-file"] == other.authority.pem.decode()

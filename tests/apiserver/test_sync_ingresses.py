@@ -123,7 +123,7 @@ GRABS: Final[dict[str, tuple[Obj, str]]] = {
 
 async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: SyncerBed) -> None:
     for name, (spec, _) in GRABS.items():
-        rules = [each | {"host": own(bed)} if each.get("host") == "OWN" else each for each in spec.get("rules", [])]
+        rules = [rule | {"host": own(bed)} if rule.get("host") == "OWN" else rule for rule in spec.get("rules", [])]
         body = spec | ({"rules": rules} if rules else {})
         await bed.plane.create(INGRESSES, {"metadata": {"name": name}, "spec": body}, bed.space)
     for name, (_, field) in GRABS.items():

@@ -78,7 +78,7 @@ def test_an_entry_that_would_not_be_read_is_not_written(entry: Entry) -> None:
 
 
 def test_a_tenant_is_a_runs_by_its_name_as_well_as_its_label() -> None:
-    """Whoever copies a Tenant copies its labels, and would lose the copy and all its data to the next run."""
+    """A user who copies a Tenant copies its labels, and would lose the copy and all its data to the next run."""
     assert all(is_own_tenant(RUN, f"{RUN}-{number}") for number in range(1, 51))
     for name in ("red", RUN, f"{RUN}-", f"{RUN}-x", f"{RUN}-0", f"{RUN}-1-copy", f"my-{RUN}-1", f"{RUN}-100", "chaos-aaaaaa-1"):
         assert not is_own_tenant(RUN, name), name

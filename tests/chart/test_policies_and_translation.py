@@ -106,8 +106,8 @@ async def test_item_18_what_is_translated_is_let_through(translated_server: ApiS
     virtual = yamlfiles.load(path)
     host: Obj = KINDS[virtual["kind"]].to_host(virtual, view)
     kind = KINDS[virtual["kind"]]
-    who = translated_server.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters")
-    async with Client(who, user_agent="tests", field_manager="syncer") as syncer:
+    caller = translated_server.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters")
+    async with Client(caller, user_agent="tests", field_manager="syncer") as syncer:
         refusals = [""]
 
         async def let_in() -> bool:

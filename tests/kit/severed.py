@@ -1,4 +1,4 @@
-"""The way to an API server that a test can cut: connections break, and new ones are refused, until it is mended."""
+"""The way to an API server that a test can cut: connections break, and new ones are refused, until it is whole again."""
 
 import asyncio
 import contextlib

@@ -3,8 +3,8 @@
     every thirty seconds: CPU time of half a million additions ── the median of all, the least and the most
 
 It counts CPU time of the thread, so other processes of this machine do not show as far as they only take turns. What shows
-has no counter: who else uses the same core, other virtual machines, the clock rate. Two runs that differ in this figure are not
-comparable by their seconds, neither by the clock nor of CPU.
+has no counter: other users of the same core, other virtual machines, the clock rate. Two runs that differ in this figure
+are not comparable by their seconds, neither by the clock nor of CPU.
 """
 
 import statistics

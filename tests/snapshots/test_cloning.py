@@ -184,7 +184,7 @@ def test_what_the_controller_makes_for_slurm_is_made_again(meta: bytes) -> None:
     ],
 )
 def test_what_a_tenant_has_labelled_as_the_platforms_comes_along(own: Own, place: str) -> None:
-    """A label is anybody's word in a plane, and what is left behind is lost."""
+    """Any user of a plane writes a label, and what is left behind is lost."""
     plain = stored(meta=MARKED, more=message(_2=entry("a", "b"), _3=b"Opaque"))
     verdict = cloning(own).judge("secrets/", f"/registry/secrets/{place}", sealed(plain))
     assert opened(verdict.value) == plain

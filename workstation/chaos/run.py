@@ -208,7 +208,7 @@ class _Running:
         end = clock() + _READY_SECONDS
         while True:
             listed = (await host.list(kinds.TENANTS, label_selector=objects.selector(made.run))).items
-            # A copy of one of them has its label too, and is somebody's.
+            # A copy of one of them has its label too, and belongs to its maker.
             found = {name: item for item in listed if (name := str(item["metadata"]["name"])) in made.creates}
             waiting = [name for name in made.creates if name not in found or not observe.is_ready(found[name])]
             if not waiting:

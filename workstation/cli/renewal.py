@@ -36,7 +36,7 @@ class Renewal:
         self._refused = asyncio.Event()
 
     def refused(self) -> None:
-        """The server does not accept the credentials any more: ask at once."""
+        """The server no longer accepts the credentials: ask at once."""
         self._refused.set()
 
     async def run(self) -> None:

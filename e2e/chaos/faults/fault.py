@@ -4,7 +4,7 @@
     inject ──> proofs, each by something other than the call that made the fault
     lift   ──> undoes what a person would undo; also after an `inject` that failed half way
     recovered, over ──> raise `NotYetError` until the target works by itself, and until no trace is left
-    clear  ──> removes what `prepare` made, once nothing is measured any more; also after a `prepare` that failed half way
+    clear  ──> removes what `prepare` made, when nothing is measured; also after a `prepare` that failed half way
 
 A fault that changes something outside the target's own API says so to its `Undo` *before* the change, so that `lift` puts it
 back whatever happens in between.

@@ -126,11 +126,11 @@ def place(virtual: Obj) -> Place:
 def beyond(places: Iterable[Place]) -> frozenset[tuple[str, str]]:
     """The namespaces and names of the slices for which a tenant's older ones leave no room."""
     total, found = 0, set[tuple[str, str]]()
-    for each in sorted(places):
-        if total + each.weight > MOST_OF_TENANT:
-            found.add((each.namespace, each.name))
+    for place in sorted(places):
+        if total + place.weight > MOST_OF_TENANT:
+            found.add((place.namespace, place.name))
         else:
-            total += each.weight
+            total += place.weight
     return frozenset(found)
 
 

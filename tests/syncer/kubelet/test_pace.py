@@ -154,4 +154,4 @@ async def test_streams_begin_no_faster_than_the_host_should_pay_for() -> None:
     assert clock.monotonic() > 3
     late = asyncio.create_task(paces.may_open())
     await asyncio.sleep(0)
-    assert late.done(), "who left gave its turn back"
+    assert late.done(), "the one that left gave its turn back"

@@ -42,7 +42,7 @@ def test_after_a_start_a_copy_counts_as_the_largest_until_it_was_looked_at() -> 
     assert not room.take(A, 2 * MIB)
     assert room.take(A, MOST - 6 * LARGEST), "what surely fits need not wait"
     room.free(A)
-    assert not room.take(held[0], MOST - 5 * LARGEST + 1), "what is written anew counts as itself"
+    assert not room.take(held[0], MOST - 5 * LARGEST + 1), "what is written again counts as itself"
     for item in held[:4]:
         room.set(item, 10)
     room.free(held[5])

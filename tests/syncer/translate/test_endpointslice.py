@@ -79,7 +79,7 @@ def test_the_oldest_of_a_tenants_slices_come_first() -> None:
         return own | {"metadata": meta}
 
     thousand = [endpointslice.place(made(number, 1000, 4)) for number in range(10)]
-    assert {each.weight for each in thousand} == {4000}
+    assert {place.weight for place in thousand} == {4000}
     late = {("team", f"s{number}") for number in range(5, 10)}
     assert endpointslice.beyond(thousand) == endpointslice.beyond(reversed(thousand)) == late
     # What is too large for itself takes no room, and a slice without an endpoint takes some.
