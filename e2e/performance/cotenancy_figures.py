@@ -42,7 +42,7 @@ class Reading:
 
 
 def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
-    """By way and storm, the worst neighbour; by storm, how many times more the neighbours in namespaces noticed."""
+    """By way and storm, what neighbours noticed; by storm, how much more their p99 and p50 grew with planes than without."""
     found: dict[str, Any] = {}
     for reading in readings:
         found.setdefault(reading.way, {})[reading.storm] = _storm(reading)
@@ -51,13 +51,22 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
         planes, namespaces = (found.get(way, {}).get(storm) for way in ("planes", "namespaces"))
         if planes and namespaces:
             grown = [max(1.0, one["p99_during_ms"]) / max(1.0, one["p99_before_ms"]) for one in (planes, namespaces)]
-            times[storm] = {"grown": round(grown[0] / grown[1], 3)}
+            half = [
+                max(1.0, one["together_p50_during_ms"]) / max(1.0, one["together_p50_before_ms"])
+                for one in (planes, namespaces)
+            ]
+            times[storm] = {"grown": round(grown[0] / grown[1], 3), "p50_grown": round(half[0] / half[1], 3)}
     for way, storms in list(found.items()):
         found[way]["all"] = {
             "errors": sum(storm["errors"] for storm in storms.values()),
             "restarts": sum(storm["restarts"] for storm in storms.values()),
         }
     return found | ({"times": times} if times else {})
+
+
+def _grown(storm: Mapping[str, Any], figure: str) -> float:
+    """How many times as large a figure was during a storm; less than a millisecond counts as one."""
+    return max(1.0, storm[f"{figure}_during_ms"]) / max(1.0, storm[f"{figure}_before_ms"])
 
 
 def _storm(reading: Reading) -> dict[str, Any]:
