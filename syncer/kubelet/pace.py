@@ -11,8 +11,6 @@ host's API server wait, and that one the node. Nothing is dropped or cut, and no
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from prometheus_client import Counter
-
 from bulkhead.api.syncersettings import LOG_BYTES_PER_SECOND, SESSION_BYTES_PER_SECOND
 from bulkhead.work.clock import Clock
 from syncer import metrics
@@ -81,12 +79,12 @@ class Paces:
 
     async def may_open(self) -> None:
         """Wait until one more stream may begin."""
-        await self._reserve(self._openings, 1, metrics.KUBELET_THROTTLED.labels("openings"))
+        await self._reserve(self._openings, 1, metrics.KUBELET_THROTTLED.labels("openings").inc)
 
     def of(self, verb: str) -> Callable[[int], Awaitable[None]]:
         """What a stream awaits before so many of its bytes may pass."""
         allowance, stream = (self._logs, "logs") if verb == "log" else (self._sessions, "sessions")
-        passed, throttled = metrics.KUBELET_BYTES.labels(stream), metrics.KUBELET_THROTTLED.labels(stream)
+        passed, throttled = metrics.KUBELET_BYTES.labels(stream), metrics.KUBELET_THROTTLED.labels(stream).inc
 
         async def may_pass(size: int) -> None:
             await self._reserve(allowance, size, throttled)
@@ -94,10 +92,10 @@ class Paces:
 
         return may_pass
 
-    async def _reserve(self, allowance: Allowance, size: int, throttled: Counter) -> None:
+    async def _reserve(self, allowance: Allowance, size: int, throttled: Callable[[float], None]) -> None:
         wait = allowance.reserve(size, self._clock.monotonic())
         if wait > 0:
-            throttled.inc(wait)
+            throttled(wait)
             try:
                 await self._clock.sleep(wait)
             except BaseException:
