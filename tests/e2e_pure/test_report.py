@@ -29,11 +29,19 @@ from e2e.chaos.invariants import AIM
 from e2e.chaos.judgement import Judgement, judge
 from e2e.chaos.measures import gaps, restarts
 from e2e.chaos.page.document import html
-from e2e.chaos.percentiles import percentile
+from e2e.chaos.percentiles import chance_of, percentile
 from e2e.chaos.runner import LIMITS
 from tests.e2e_pure.chaosruns import good_run
 
 VALUES = st.lists(st.floats(min_value=0, max_value=1e6), min_size=1, max_size=200)
+
+
+@pytest.mark.parametrize(
+    ("slow", "of", "chance"), [(0, 100, 1.0), (3, 100, 0.0794), (4, 100, 0.0184), (16, 1000, 0.0479), (300, 20_000, 0.0)]
+)
+def test_the_chance_of_slow_requests_is_the_tail_of_the_binomial(slow: int, of: int, chance: float) -> None:
+    """Those of a hundred and a thousand by tables of the binomial distribution."""
+    assert chance_of(slow, of, 0.01) == pytest.approx(chance, abs=1e-4)
 
 
 @given(VALUES, st.floats(min_value=0.5, max_value=100))
