@@ -73,7 +73,8 @@ async def test_a_pod_that_never_rests_costs_few_writes(
 
         await until(last, "the last label on the host", SOON)
         await until(lambda: bed.mirror("next"), "the next pod on the host", SOON)
-        assert 0 < host.writes <= BURST + RATE * (time.monotonic() - begun) + 1
+        # One more for what is under way at the end, and one for a write that is stale and made again.
+        assert 0 < host.writes <= BURST + RATE * (time.monotonic() - begun) + 2
 
 
 async def test_statuses_that_are_forged_without_end_cost_the_host_few_reads(
