@@ -66,7 +66,8 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
 
 def _grown(storm: Mapping[str, Any], figure: str) -> float:
     """How many times as large a figure was during a storm; less than a millisecond counts as one."""
-    return max(1.0, storm[f"{figure}_during_ms"]) / max(1.0, storm[f"{figure}_before_ms"])
+    before, during = (max(1.0, float(storm[f"{figure}_{when}_ms"])) for when in ("before", "during"))
+    return during / before
 
 
 def _storm(reading: Reading) -> dict[str, Any]:
