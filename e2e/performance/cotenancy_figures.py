@@ -50,12 +50,10 @@ def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
     for storm in {reading.storm for reading in readings}:
         planes, namespaces = (found.get(way, {}).get(storm) for way in ("planes", "namespaces"))
         if planes and namespaces:
-            grown = [max(1.0, one["p99_during_ms"]) / max(1.0, one["p99_before_ms"]) for one in (planes, namespaces)]
-            half = [
-                max(1.0, one["together_p50_during_ms"]) / max(1.0, one["together_p50_before_ms"])
-                for one in (planes, namespaces)
-            ]
-            times[storm] = {"grown": round(grown[0] / grown[1], 3), "p50_grown": round(half[0] / half[1], 3)}
+            times[storm] = {
+                "grown": round(_grown(planes, "p99") / _grown(namespaces, "p99"), 3),
+                "p50_grown": round(_grown(planes, "together_p50") / _grown(namespaces, "together_p50"), 3),
+            }
     for way, storms in list(found.items()):
         found[way]["all"] = {
             "errors": sum(storm["errors"] for storm in storms.values()),

@@ -48,7 +48,7 @@ class Room:
         return True
 
     def free(self, item: Item) -> None:
-        """A copy is no longer there."""
+        """Forget a copy that has gone."""
         self._unknown.discard(item)
         self._unlooked.discard(item)
         self._total -= self._sizes.pop(item, 0)

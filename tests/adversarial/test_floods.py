@@ -17,6 +17,7 @@ from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS, PODS
 from syncer import session
 from syncer.write.budget import WriteBudget
+from tests.kit.mutating import mutating
 from tests.kit.syncerbed import SyncerBed, until
 
 FLAPS, AT_ONCE = 300, 4
@@ -113,20 +114,9 @@ async def test_statuses_that_are_forged_without_end_cost_the_host_few_reads(
 
 def rewriting(bed: SyncerBed) -> tuple[Obj, Obj]:
     """A policy of the tenant's that makes every status of its pods say that they wait, and the binding of it."""
-    name = f"rewrites-{bed.tenant}"
     again = "Object{status: Object.status{phase: 'Pending', message: 'rewritten'}}"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/status"]}
-    policy = {
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {
-            "resourceRules": [rule],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bed.space}},
-        },
-        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": again}}],
-    }
-    bound = {"policyName": name}
-    return ({"metadata": {"name": name}, "spec": policy}, {"metadata": {"name": name}, "spec": bound})
+    mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": again}}
+    return mutating(f"rewrites-{bed.tenant}", bed.space, operation="UPDATE", resources=["pods/status"], mutation=mutation)
 
 
 async def test_a_plane_that_rewrites_what_is_written_is_not_written_to_without_end(

@@ -19,6 +19,7 @@ from bulkhead.kube.resources import (
 from syncer.pods.tokens import RENEW_AT
 from syncer.translate.tokens import MOST_TOKEN_BYTES, TokenNeed
 from syncer.work import Again
+from tests.kit.mutating import mutating
 from tests.kit.syncerbed import SyncerBed, until
 
 
@@ -173,21 +174,13 @@ async def test_a_token_that_the_tenants_own_admission_made_large_stays_in_the_pl
 
     monkeypatch.setattr(tokens, "_request", noted)
     name = f"enlarges-{bed.tenant}"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["serviceaccounts/token"]}
     larger = f"[JSONPatch{{op: 'add', path: '/spec/audiences', value: ['{'a' * 9000}']}}]"
-    policy = {
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {
-            "resourceRules": [rule],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bed.space}},
-        },
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": larger}}],
-    }
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": larger}}
+    policy, binding = mutating(name, bed.space, operation="CREATE", resources=["serviceaccounts/token"], mutation=mutation)
     small = await bed.running("small", with_token(bed, "small"))
     await until(lambda: there(bed, secret_of(small)), "the control: tokens of a pod from before")
-    await bed.plane.create(MUTATING_ADMISSION_POLICIES, {"metadata": {"name": name}, "spec": policy})
-    await bed.plane.create(MUTATING_ADMISSION_POLICY_BINDINGS, {"metadata": {"name": name}, "spec": {"policyName": name}})
+    await bed.plane.create(MUTATING_ADMISSION_POLICIES, policy)
+    await bed.plane.create(MUTATING_ADMISSION_POLICY_BINDINGS, binding)
     try:
 
         async def in_force() -> bool:

@@ -42,7 +42,7 @@ class Watched(Generic[_T]):
         optional: bool = False,
         needed: bool = False,
     ) -> None:
-        """`needed`: without it there is no picture, so it is waited for."""
+        """`needed`: the picture waits for this kind, because it cannot be drawn without it."""
         self._needed = needed
         self._take = take
         self._changed = changed
