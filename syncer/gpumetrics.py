@@ -9,7 +9,6 @@ seconds however many scrape.
                         ──token of the host──> gpumetrics ──> samples of this tenant ──translate──> page
 """
 
-import asyncio
 import hashlib
 import logging
 import ssl
@@ -25,6 +24,7 @@ from bulkhead.kube.errors import KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from bulkhead.work.clock import Clock
+from bulkhead.work.seldom import NoAnswerError, Seldom
 from syncer import http1
 from syncer.http1 import BadRequestError, Request
 from syncer.kubelet.turns import Turns
@@ -57,12 +57,8 @@ class GpuMetrics:
         self._clock = clock
         self._find = find
         self._turns = turns
-        self._lock = asyncio.Lock()
         # In the names of the plane.
-        self._samples: tuple[Sample, ...] = ()
-        self._asked_at: float | None = None
-        # Why there are none, while that is fresh.
-        self._failed = ""
+        self._samples = Seldom(self._ask, clock, seconds=_FRESH_SECONDS)
         # None where the platform measures no GPUs.
         self._source: Client | None = None
         self._known: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
@@ -77,9 +73,9 @@ class GpuMetrics:
             max_body=MAX_TENANT_BYTES,
         ) as client:
             self._source = client
-            await OneRequestServer(lambda request: self.respond(request, client)).serve(address, port, tls)
+            await OneRequestServer(self.respond).serve(address, port, tls)
 
-    async def respond(self, request: Request, source: Client) -> bytes:
+    async def respond(self, request: Request) -> bytes:
         """The answer to one request."""
         if request.path != PATH:
             return http1.response(404, b"not found\n")
@@ -89,8 +85,8 @@ class GpuMetrics:
             status = await self._allowed(request.headers.get("authorization", ""))
             if status != 200:
                 return http1.response(status, _REFUSALS[status])
-            samples = await self._current(source)
-        except (KubeError, TimeoutError):
+            samples = await self._samples.answer()
+        except (KubeError, TimeoutError, NoAnswerError):
             return http1.response(503, b"GPU metrics cannot be read now; try again\n")
         return http1.response(200, await self._turns.make(lambda: render(samples, ABOUT)), http1.METRICS)
 
@@ -99,8 +95,8 @@ class GpuMetrics:
         if self._source is None:
             raise BadRequestError(404, "metrics of GPUs: the platform does not measure them")
         try:
-            samples = await self._current(self._source)
-        except (KubeError, TimeoutError) as error:
+            samples = await self._samples.answer()
+        except NoAnswerError as error:
             raise BadRequestError(503, "metrics of GPUs cannot be read now; try again") from error
         here = [sample for sample in samples if sample.labels.get(HOSTNAME) == node]
         return await self._turns.make(lambda: render(here, ABOUT))
@@ -137,28 +133,16 @@ class GpuMetrics:
         decided = mapping((await self._plane.create(SUBJECT_ACCESS_REVIEWS, access)).get("status"))
         return 200 if decided.get("allowed") is True else 403
 
-    async def _current(self, source: Client) -> tuple[Sample, ...]:
-        """The tenant's samples, at most five seconds old.
-
-        A source that does not answer is an error for as long, and is not asked meanwhile: old samples are not repeated.
-        """
-        async with self._lock:
-            now = self._clock.monotonic()
-            if self._asked_at is None or now - self._asked_at >= _FRESH_SECONDS:
-                # Also for a caller that gives up meanwhile.
-                self._asked_at, self._samples, self._failed = now, (), "no answer"
-                try:
-                    self._samples = await self._ask(source)
-                    self._failed = ""
-                except (KubeError, TimeoutError) as error:
-                    self._failed = str(error) or "no answer in time"
-                    _log.warning("GPU metrics: %s", self._failed)
-            if self._failed:
-                raise KubeError(self._failed)
-            return self._samples
-
-    async def _ask(self, source: Client) -> tuple[Sample, ...]:
-        text = await source.get_raw("/tenant", timeout=_SOURCE_SECONDS)
+    async def _ask(self) -> tuple[Sample, ...]:
+        """The tenant's samples now."""
+        try:
+            if self._source is None:
+                raise NoAnswerError("the platform measures no GPUs")
+            text = await self._source.get_raw("/tenant", timeout=_SOURCE_SECONDS)
+        except (KubeError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            _log.warning("GPU metrics: %s", why)
+            raise NoAnswerError(why) from error
         page = parse(text, FIELDS, max_bytes=MAX_TENANT_BYTES, max_samples=MAX_TENANT_SAMPLES)
         if page.left_out:
             _log.warning("GPU metrics: %d samples left out", page.left_out)

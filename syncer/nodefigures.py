@@ -18,6 +18,7 @@ from bulkhead.kube.errors import KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.podfigures import FIGURES
 from bulkhead.work.clock import Clock
+from bulkhead.work.seldom import NoAnswerError, Seldom
 from syncer.translate.gpusamples import Mirrored
 
 _log = logging.getLogger(__name__)
@@ -32,12 +33,9 @@ class NodeFigures:
     def __init__(self, namespace: str, clock: Clock, *, find: Callable[[str], Mirrored | None]) -> None:
         """`find`: the pod that a host pod of `namespace` mirrors, by its name."""
         self._namespace = namespace
-        self._clock = clock
         self._find = find
         self._source: Client | None = None
-        self._lock = asyncio.Lock()
-        self._by_node: dict[str, list[Sample]] = {}
-        self._asked_at: float | None = None
+        self._by_node = Seldom(self._ask, clock, seconds=_FRESH_SECONDS)
 
     async def ask_at(self, source: KubeConfig) -> None:
         """Ask there, until cancelled."""
@@ -55,25 +53,27 @@ class NodeFigures:
         """The figures of the tenant's pods on a virtual node, in the names of its plane."""
         if self._source is None:
             return []
-        async with self._lock:
-            now = self._clock.monotonic()
-            if self._asked_at is None or now - self._asked_at >= _FRESH_SECONDS:
-                by_node: dict[str, list[Sample]] = {}
-                for on, sample in self._translated(await self._ask(self._source)):
-                    by_node.setdefault(on, []).append(sample)
-                self._by_node, self._asked_at = by_node, now
-            return self._by_node.get(node, [])
-
-    async def _ask(self, source: Client) -> tuple[Sample, ...]:
         try:
-            text = await source.get_raw(FIGURES_PATH, timeout=_ANSWER_SECONDS)
+            return (await self._by_node.answer()).get(node, [])
+        except NoAnswerError:
+            return []
+
+    async def _ask(self) -> dict[str, list[Sample]]:
+        try:
+            if self._source is None:
+                raise NoAnswerError("the platform asks no kubelets")
+            text = await self._source.get_raw(FIGURES_PATH, timeout=_ANSWER_SECONDS)
         except (KubeError, TimeoutError) as error:
-            _log.warning("network and disk figures: %s", error)
-            return ()
+            why = str(error) or "no answer in time"
+            _log.warning("network and disk figures: %s", why)
+            raise NoAnswerError(why) from error
         page = parse(text, FIGURES, max_bytes=MAX_TENANT_BYTES, max_samples=MAX_TENANT_SAMPLES)
         if page.left_out:
             _log.warning("network and disk figures: %d samples left out", page.left_out)
-        return page.samples
+        by_node: dict[str, list[Sample]] = {}
+        for on, sample in self._translated(page.samples):
+            by_node.setdefault(on, []).append(sample)
+        return by_node
 
     def _translated(self, samples: Iterable[Sample]) -> Iterator[tuple[str, Sample]]:
         for sample in samples:

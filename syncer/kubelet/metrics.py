@@ -12,7 +12,7 @@ and does not answer keeps namespaces from ending.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from bulkhead.api import labels as marks
@@ -25,6 +25,7 @@ from bulkhead.kube.errors import ApiError, KubeError
 from bulkhead.kube.objects import Key, Resource, key_of, uid_of
 from bulkhead.kube.resources import NODES, POD_METRICS, PODS
 from bulkhead.work.clock import Clock
+from bulkhead.work.seldom import NoAnswerError, Seldom
 from syncer.http1 import BadRequestError
 from syncer.kubelet import exposition
 from syncer.kubelet.cpucount import CpuCount
@@ -67,18 +68,14 @@ class PodMetrics:
         self._host = host
         self._plane = plane
         self._namespace = namespace
-        self._clock = clock
         self._pods = pods
         self._host_name = host_name
         self._figures = figures
         self._turns = turns
-        self._lock = asyncio.Lock()
         self._choosing = asyncio.Semaphore(MOST_SELECTIONS)
-        self._measured: dict[str, Obj] = {}
+        self._measured = Seldom(self._ask, clock, seconds=FRESH_SECONDS)
         self._cpu = CpuCount()
         self._by_node: dict[str, NodePods] = {}
-        self._at: float | None = None
-        self._refused: BadRequestError | None = None
 
     async def answer(self, asked: Question) -> Obj:
         """The document to answer with, or BadRequestError."""
@@ -166,26 +163,29 @@ class PodMetrics:
         return found
 
     async def _measure(self) -> dict[str, Obj]:
-        """The host's PodMetrics by host name, or its refusal, at most five seconds old."""
-        async with self._lock:
-            now = self._clock.monotonic()
-            if self._at is None or now - self._at >= FRESH_SECONDS:
-                # Also for a caller that gives up meanwhile.
-                self._at, self._refused = now, BadRequestError(503, _LATER)
-                try:
-                    self._measured = await self._ask()
-                    self._count()
-                except BadRequestError as error:
-                    self._refused = error
-                else:
-                    self._refused = None
-            if self._refused is not None:
-                raise BadRequestError(self._refused.status, str(self._refused))
-            return self._measured
+        """The host's PodMetrics by host name, at most five seconds old, or BadRequestError."""
+        try:
+            return await self._measured.answer()
+        except NoAnswerError as error:
+            raise BadRequestError(503, str(error) or _LATER) from error
 
-    def _count(self) -> None:
+    async def _ask(self) -> dict[str, Obj]:
+        try:
+            listed = await self._host.list(POD_METRICS, self._namespace, label_selector=marks.MIRRORED)
+        except ApiError as error:
+            if error.status in {403, 404}:
+                why = "metrics: the platform measures no pods; its admin can install metrics-server"
+                raise NoAnswerError(why) from error
+            raise NoAnswerError(_LATER) from error
+        except KubeError as error:
+            raise NoAnswerError(_LATER) from error
+        measured = {str(obj["metadata"]["name"]): obj for obj in listed.items}
+        self._count(measured)
+        return measured
+
+    def _count(self, measured: Mapping[str, Obj]) -> None:
         """Sort the new figures by node: one pass over all pods, however many nodes are scraped then."""
-        own = [(pod, self._measured.get(self._host_name(key_of(pod)) or "")) for pod in self._pods() if placed_on(pod)]
+        own = [(pod, measured.get(self._host_name(key_of(pod)) or "")) for pod in self._pods() if placed_on(pod)]
         self._cpu.take((uid_of(pod), sample) for pod, sample in own if sample is not None)
         cpu, by_node = self._cpu.seconds, dict[str, NodePods]()
         for pod, sample in own:
@@ -194,15 +194,3 @@ class PodMetrics:
             if sample is not None:
                 here.samples += exposition.samples_of(pod, cpu, working_sets(sample))
         self._by_node = by_node
-
-    async def _ask(self) -> dict[str, Obj]:
-        try:
-            listed = await self._host.list(POD_METRICS, self._namespace, label_selector=marks.MIRRORED)
-        except ApiError as error:
-            if error.status in {403, 404}:
-                why = "metrics: the platform measures no pods; its admin can install metrics-server"
-                raise BadRequestError(503, why) from error
-            raise BadRequestError(503, _LATER) from error
-        except KubeError as error:
-            raise BadRequestError(503, _LATER) from error
-        return {str(obj["metadata"]["name"]): obj for obj in listed.items}

@@ -111,7 +111,7 @@ class Rig:
             await self.rounds.turn(session)
         for bed in (self.red, self.blue):
             assert bed.session is not None
-            bed.session.gpu_metrics._asked_at = None  # the five seconds of a scrape are over
+            bed.session.gpu_metrics._samples._asked_at = None  # the five seconds of a scrape are over
 
     async def scrape(self, bed: SyncerBed, token: str = "") -> tuple[int, str]:
         return await get(f"http://127.0.0.1:{self.ports[bed.tenant]}/metrics", token)

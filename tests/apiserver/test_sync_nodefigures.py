@@ -74,7 +74,7 @@ class Rig:
         async with aiohttp.ClientSession(connector=connector) as session:
             await self.kubelets.turn(session)
         assert self.bed.session is not None
-        self.bed.session.node_figures._asked_at = None  # the five seconds of a scrape are over
+        self.bed.session.node_figures._by_node._asked_at = None  # the five seconds of a scrape are over
 
     async def page(self, node: str = "") -> str:
         assert self.bed.session is not None
