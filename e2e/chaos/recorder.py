@@ -1,17 +1,17 @@
 """Writes a history. Prober and observer share this: a queue of records, one writer, and an orderly end.
 
 All records of a process pass through one queue to one writer, so that a slow disk delays no measurement. The process ends on
-SIGTERM or at its deadline. Times are those of the machine's monotonic clock, so that histories of several processes can be
-merged.
+SIGTERM, or when the runner that started it is gone: how long a run takes is not known before. Times are those of the machine's
+monotonic clock, so that histories of several processes can be merged.
 
-    python -m e2e.chaos.<prober|observer> --out FILE --seconds N [--period N] TENANT=KUBECONFIG…
+    python -m e2e.chaos.<prober|observer> --out FILE [--period N] TENANT=KUBECONFIG…
 """
 
 import argparse
+import os
 import queue
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -35,26 +35,26 @@ class Recorder:
     def add(self, record: Record) -> None:
         self._queue.put(record, timeout=5)
 
-    def write(self, seconds: float) -> None:
-        """Write until stopped, then write what is left in the queue."""
-        deadline = time.monotonic() + seconds
+    def write(self, runner: int) -> None:
+        """Write until stopped, or until `runner`, the parent process, is gone; then write what is left in the queue."""
         with self._path.open("w") as out:
-            while not (self.stop.is_set() and self._queue.empty()) and time.monotonic() < deadline:
+            while not (self.stop.is_set() and self._queue.empty()):
+                if os.getppid() != runner:
+                    self.stop.set()
                 try:
                     out.write(to_line(self._queue.get(timeout=0.2)) + "\n")
                 except queue.Empty:
                     out.flush()
-        self.stop.set()
 
 
 def record(description: str, loops: Start) -> int:
     """The body of a recording process: each of `loops` in a thread of its own, until stopped."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--period", type=float, default=0.1, help="seconds between two probes of one API")
     parser.add_argument("tenants", nargs="+", metavar="TENANT=KUBECONFIG")
     chosen = parser.parse_args()
+    runner = os.getppid()
     recorder = Recorder(chosen.out)
     recorder.period = chosen.period
     # The measurement is how long the APIs take, not how long this process waits for a core.
@@ -66,7 +66,7 @@ def record(description: str, loops: Start) -> int:
     apis = {name: Api(Path(path), timeout=REQUEST_TIMEOUT, renew=_renewed_by_the_runner) for name, path in kubeconfigs.items()}
     for loop in loops(recorder, apis, host_api(timeout=REQUEST_TIMEOUT)):
         threading.Thread(target=loop, daemon=True).start()
-    recorder.write(chosen.seconds)
+    recorder.write(runner)
     return 0
 
 

@@ -31,7 +31,6 @@ from e2e.tenants import Tenant
 
 RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path("build/e2e/chaos-prober.jsonl")}
 LIMITS = Path(__file__).with_name("limits.yaml")
-LONGEST_RUN = 5400.0
 CONVERGE_SECONDS = invariants.LONGEST_CONVERGENCE
 FEW_TENANTS = 4  # so many are probed ten times a second each, more of them five times
 
@@ -87,7 +86,7 @@ class Runner:
     def run(self, plan: Plan) -> list[Record]:
         """Run the plan and return all records: those of the recorders, of the loads, and its own."""
         opened = self._prepare(plan.members)
-        recorders = self._record(opened, plan)
+        recorders = self._record(opened)
         done: list[str] = []
         try:
             for load in self._loads.values():
@@ -103,7 +102,7 @@ class Runner:
         finally:
             self._stop_loads()
             codes = {name: _end(process) for name, process in recorders.items()}
-        if ended := [f"{name} with code {code}" for name, code in codes.items() if code != 0]:
+        if not self.failed and (ended := [f"{name} with code {code}" for name, code in codes.items() if code != 0]):
             self.failed = f"ended before the run was over: {', '.join(ended)}"
         return self._gather()
 
@@ -125,14 +124,13 @@ class Runner:
             load.prepare()
         return opened
 
-    def _record(self, opened: Mapping[str, Tenant], plan: Plan) -> dict[str, subprocess.Popen[bytes]]:
+    def _record(self, opened: Mapping[str, Tenant]) -> dict[str, subprocess.Popen[bytes]]:
         pairs = [f"{name}={tenant.kubeconfig}" for name, tenant in opened.items()]
-        seconds = LONGEST_RUN + (plan.until or 0.0)
         period = "0.1" if len(opened) <= FEW_TENANTS else "0.2"
         started = {}
         for name, path in RECORDERS.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, "-m", f"e2e.chaos.{name}", "--out", str(path), "--seconds", str(seconds)]
+            command = [sys.executable, "-m", f"e2e.chaos.{name}", "--out", str(path)]
             started[name] = subprocess.Popen([*command, "--period", period, *pairs])
         return started
 
@@ -168,8 +166,8 @@ class Runner:
         for turn in plan.turns:
             if plan.until is not None and time.monotonic() - begin >= plan.until:
                 return
-            if any(process.poll() is not None for process in recorders.values()):
-                self.note("prober or observer has ended: the run is over")
+            if gone := [name for name, process in recorders.items() if process.poll() is not None]:
+                self.failed = f"ended before {turn.experiment.name} began: {', '.join(gone)}"
                 return
             done.append(turn.experiment.name)
             target = opened[turn.member.name]

@@ -1,0 +1,75 @@
+"""How long a chaos run is observed: as long as its runner lives, and a run without an observer is not judged."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from e2e import poll
+from e2e.chaos import runner
+from e2e.chaos.__main__ import parser, plan_of
+from e2e.chaos.history import Quiet, from_lines
+from e2e.chaos.recorder import Recorder
+
+RECORD = Quiet(1.0, "red", "flood", 2.0, 5.0, ())
+# A runner that says the process ID of its recorder, and waits.
+RUNNER = """
+import os, subprocess, sys
+child = "import os, sys; from e2e.chaos.recorder import *; Recorder(Path(sys.argv[1])).write(os.getppid())"
+print(subprocess.Popen([sys.executable, "-c", child, sys.argv[1]]).pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_recorder_writes_what_it_has_and_ends_when_it_is_stopped(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "records")
+    recorder.add(RECORD)
+    recorder.stop.set()
+    recorder.write(os.getppid())
+    assert list(from_lines((tmp_path / "records").open())) == [RECORD]
+
+
+def test_a_recorder_ends_with_its_runner_however_long_that_lives(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RUNNER, str(tmp_path / "records")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made:
+        assert made.stdout is not None
+        recorder = Path("/proc", made.stdout.readline().strip())
+        _until("the recorder to record", (tmp_path / "records").exists)
+        assert _runs(recorder)
+        made.kill()
+    _until("the recorder to end", lambda: not _runs(recorder))
+
+
+def _until(what: str, is_so: Callable[[], bool]) -> None:
+    def probe() -> None:
+        if not is_so():
+            raise poll.NotYetError(what)
+
+    poll.until(what, probe, seconds=30)
+
+
+def _runs(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_run_whose_recorder_has_ended_is_not_judged(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """What was not observed has not held."""
+
+    class Ended:
+        def poll(self) -> int:
+            return code
+
+    plan = plan_of(parser().parse_args(["flood"]), "it", lambda _: None)
+    begun: list[str] = []
+    made = runner.Runner(cast("Any", None), lambda _: None)
+    made._all(plan, {}, {"observer": cast("Any", Ended())}, begun)
+    assert begun == []
+    assert made.failed == "ended before flood began: observer"
