@@ -37,6 +37,7 @@ class Run:
     experiments: Sequence[str] = ()  # those that were asked for, in their order
     command: str = ""
     simulated: bool = False  # made up, to show what the page shows
+    slower: int = 1  # how many times slower than asked for the load and the probes were, so that the machine had room
 
 
 @dataclass(frozen=True, slots=True)

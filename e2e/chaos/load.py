@@ -34,9 +34,9 @@ REST_SECONDS = 90.0  # how long a pause waits for the work that is under way
 _FAILED = (ApiError, UnreachableError, WaitTimeoutError, NotYetError)
 
 
-def turn_period(tenants: int) -> float:
+def turn_period(tenants: int, slower: int = 1) -> float:
     """Seconds between two pods of one tenant: every pod costs the node some CPU, so more tenants have fewer each."""
-    return max(8.0, 1.6 * tenants)
+    return max(8.0, 1.6 * tenants) * slower
 
 
 @dataclass(slots=True)
@@ -46,6 +46,7 @@ class Load:
     tenant: Tenant
     member: Member
     period: float = 8.0
+    slower: int = 1  # all periods are so many times as long
     records: list[Record] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -158,7 +159,7 @@ class Load:
             begin = time.monotonic()
             with lock:
                 work()
-            self._stop.wait(max(0.2, every - (time.monotonic() - begin)))
+            self._stop.wait(max(0.2, every * self.slower - (time.monotonic() - begin)))
 
     def _note(self, kind: str, begin: float, error: str = "") -> None:
         self.records.append(Act(begin, self.tenant.name, kind, time.monotonic() - begin, error))

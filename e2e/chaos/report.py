@@ -39,6 +39,7 @@ def as_json(judgement: Judgement) -> dict[str, Any]:
         "tenants": list(run.tenants),
         "cores": run.cores,
         "idle_cores": round(run.idle_cores, 2),
+        "slower": run.slower,
         "judged_by_the_designs_bound": judgement.bound == AIM,
         "baseline_p99_ms": {tenant: round(value * 1000, 1) for tenant, value in judgement.baseline.items()},
         "others": totals(table),

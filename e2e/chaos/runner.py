@@ -4,6 +4,7 @@ tenants up -> loads on -> recorders on -> baseline -> for each: hypothesis, faul
 quiet window -> last scan and search -> recorders off -> all records
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -33,6 +34,11 @@ RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path(
 LIMITS = Path(__file__).with_name("limits.yaml")
 CONVERGE_SECONDS = invariants.LONGEST_CONVERGENCE
 FEW_TENANTS = 4  # so many are probed ten times a second each, more of them five times
+# A machine without room shows itself and not the fault: load and probes become slower until it has some (docs/decisions/0013).
+MOST_BUSY = 0.6
+MOST_SLOWER = 4
+_CALM_BUSY, _CALM_SECONDS = 0.4, 90.0
+_LOOK_SECONDS = 10.0
 
 Note = Callable[[str], None]
 
@@ -82,15 +88,14 @@ class Runner:
     interrupted: bool = False
     failed: str = ""
     _loads: dict[str, Load] = field(default_factory=dict)
+    _slower: int = 1
 
     def run(self, plan: Plan) -> list[Record]:
         """Run the plan and return all records: those of the recorders, of the loads, and its own."""
         opened = self._prepare(plan.members)
-        recorders = self._record(opened)
+        recorders = self._with_room(opened)
         done: list[str] = []
         try:
-            for load in self._loads.values():
-                load.start()
             baseline = self._baseline(plan)
             try:
                 self._all(plan, opened, recorders, done)
@@ -124,9 +129,39 @@ class Runner:
             load.prepare()
         return opened
 
+    def _with_room(self, opened: Mapping[str, Tenant]) -> dict[str, subprocess.Popen[bytes]]:
+        """Start load and recorders, as slow as the machine needs them. Returns the recorders."""
+        self._calm()
+        for load in self._loads.values():
+            load.start()
+        while True:
+            recorders = self._record(opened)
+            time.sleep(self.pace.settle)
+            busy = _busy(_LOOK_SECONDS)
+            self.note(
+                f"{busy:.0%} of the CPU is busy" + (f", load and probes {self._slower} times slower" * (self._slower > 1))
+            )
+            if busy <= MOST_BUSY or self._slower >= MOST_SLOWER:
+                return recorders
+            for process in recorders.values():
+                _end(process)
+            self._slower *= 2
+            for load in self._loads.values():
+                load.slower = self._slower
+
+    def _calm(self) -> None:
+        """Wait until what brought the tenants up is over: it is no load that a run would have to be slower for."""
+
+        def probe() -> None:
+            if (busy := _busy(2.0)) > _CALM_BUSY:
+                raise NotYetError(f"{busy:.0%} of the CPU is busy")
+
+        with contextlib.suppress(WaitTimeoutError):
+            until("the machine to be calm", probe, seconds=_CALM_SECONDS, note=self._detail, patience=1)
+
     def _record(self, opened: Mapping[str, Tenant]) -> dict[str, subprocess.Popen[bytes]]:
         pairs = [f"{name}={tenant.kubeconfig}" for name, tenant in opened.items()]
-        period = "0.1" if len(opened) <= FEW_TENANTS else "0.2"
+        period = str((0.1 if len(opened) <= FEW_TENANTS else 0.2) * self._slower)
         started = {}
         for name, path in RECORDERS.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,10 +171,11 @@ class Runner:
 
     def _baseline(self, plan: Plan) -> Callable[[Sequence[str]], Run]:
         """Measure without a fault. Returns what makes the record of the run once its experiments are known."""
-        self.note(f"baseline: {self.pace.baseline:.0f} s without a fault")
+        seconds = self.pace.baseline * self._slower
+        self.note(f"baseline: {seconds:.0f} s without a fault")
         time.sleep(self.pace.settle)
         begin, idle, started = time.monotonic(), machine.CoreSeconds.now().idle, datetime.now(UTC).isoformat(timespec="seconds")
-        time.sleep(self.pace.baseline)
+        time.sleep(seconds)
         end = time.monotonic()
         idle_cores = (machine.CoreSeconds.now().idle - idle) / (end - begin)
         bound = invariants.bound_of(idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
@@ -149,7 +185,7 @@ class Runner:
             cores = os.cpu_count() or 0
             return Run(
                 begin, names, started, plan.seed, begin, end, idle_cores, cores, bound.factor, bound.allowance,
-                self.pace.quiet, tuple(experiments), plan.command,
+                self.pace.quiet, tuple(experiments), plan.command, slower=self._slower,
             )  # fmt: skip
 
         return made
@@ -257,7 +293,7 @@ class Runner:
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
         # In the span of an experiment at least one pod of each tenant has to come and go.
-        least = max(self.pace.least_span, turn_period(len(others) + 1) + 2.0)
+        least = max(self.pace.least_span, turn_period(len(others) + 1, self._slower) + 2.0)
         time.sleep(max(0.0, least - (time.monotonic() - begin)))
         end = time.monotonic()
         self.records.append(_span(experiment, owner, begin, end, lifted))
@@ -323,6 +359,13 @@ def hypothesis_of(experiment: Experiment) -> str:
     """What the experiment expects: its own words, or what all have in common."""
     common = f"the target recovers within {experiment.recover_within:.0f} s, its running pods go on, others notice nothing"
     return experiment.hypothesis or common
+
+
+def _busy(seconds: float) -> float:
+    """The share of the machine's CPU that is busy for so long."""
+    before = machine.CoreSeconds.now()
+    time.sleep(seconds)
+    return machine.CoreSeconds.now().busy_since(before)
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -73,3 +74,37 @@ def test_a_run_whose_recorder_has_ended_is_not_judged(monkeypatch: pytest.Monkey
     made._all(plan, {}, {"observer": cast("Any", Ended())}, begun)
     assert begun == []
     assert made.failed == "ended before flood began: observer"
+
+
+def rhythm(monkeypatch: pytest.MonkeyPatch, busy: list[float]) -> tuple[list[str], runner.Runner]:
+    """How the recorders of a run were started on a machine that is so busy at each look."""
+    started: list[str] = []
+    looks = iter(busy)
+
+    def start(command: list[str]) -> Any:
+        started.append(command[command.index("--period") + 1])
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(runner, "_end", lambda _: 0)
+    monkeypatch.setattr(runner, "_busy", lambda _: next(looks))
+    made = runner.Runner(cast("Any", None), lambda _: None, runner.Pace(settle=0.0))
+    made._with_room({"red": cast("Any", SimpleNamespace(kubeconfig="red"))})
+    return started, made
+
+
+@pytest.mark.parametrize(
+    ("busy", "periods", "slower"),
+    [
+        ([0.1, 0.3], ["0.1"], 1),
+        ([0.1, 0.6], ["0.1"], 1),
+        ([0.1, 0.7, 0.4], ["0.1", "0.2"], 2),
+        ([0.1, 0.9, 0.9, 0.9], ["0.1", "0.2", "0.4"], 4),
+    ],
+)
+def test_load_and_probes_are_as_slow_as_the_machine_needs_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, busy: list[float], periods: list[str], slower: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    started, made = rhythm(monkeypatch, busy)
+    assert started[::2] == periods
+    assert made._slower == slower

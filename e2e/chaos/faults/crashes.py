@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Final, Self
 from e2e import machine, workloads
 from e2e.api import Api, ApiError, Obj, UnreachableError
 from e2e.chaos.faults import parts
+from e2e.chaos.faults.crew import crew
 from e2e.chaos.faults.fault import Fault, Proof, Reversible, Scene, of_pod, quietly, tenant_works, write, write_fails
 from e2e.chaos.faults.naming import LABELS, SELECTOR, marker
 from e2e.poll import NotYetError, WaitTimeoutError, until
@@ -189,7 +189,7 @@ class KillApiServerWhileCreating(Fault):
             tried.append(True)
             return failures
 
-        with ThreadPoolExecutor(8, "many") as pool:
+        with crew(8) as pool:
             failures = pool.map(create, range(self.pods))
             until(
                 "a third of the pods", lambda: expect(len(tried) > self.pods // 3, f"{len(tried)}"), seconds=60, interval=0.02

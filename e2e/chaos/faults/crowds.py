@@ -7,13 +7,13 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from e2e import machine, workloads
 from e2e.api import Api, ApiError, UnreachableError, path_of
+from e2e.chaos.faults.crew import crew, each_of
 from e2e.chaos.faults.fault import Fault, Proof, Scene, of_pod, quietly
 from e2e.workloads import expect
 
@@ -22,6 +22,7 @@ _BROKEN: Final = (OSError, http.client.HTTPException, ssl.SSLError)
 LOGS_AT_ONCE: Final = 16 << 20
 LOGS_A_SECOND: Final = 4 << 20
 _WATCH: Final = "/api/v1/namespaces/default/configmaps?watch=true&timeoutSeconds=300"
+_OPEN_SECONDS: Final = 300.0
 
 
 @contextlib.contextmanager
@@ -60,8 +61,7 @@ class WatchesAndLists(Fault):
                 except _BROKEN:
                     statuses.append(0)
 
-            with ThreadPoolExecutor(16, "watch") as pool:
-                list(pool.map(watch, range(self.watches)))
+            each_of(range(self.watches), watch, threads=16, seconds=_OPEN_SECONDS)
             counted = long_running(api)
 
             def lists() -> None:
@@ -121,7 +121,7 @@ class FloodOfLogs(Fault):
             read.append(_read_log(api, names[number % len(names)], self.seconds))
 
         begin = time.monotonic()
-        with ThreadPoolExecutor(self.readers, "log") as pool:
+        with crew(self.readers) as pool:
             reading = [pool.submit(follow, number) for number in range(self.readers)]
             while not all(reader.done() for reader in reading):
                 # A pod that is evicted meanwhile takes the counters of its processes along.

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +16,7 @@ from urllib.parse import quote
 from e2e import machine, workloads
 from e2e.api import Api, path_of
 from e2e.chaos.canary import CONTROL_POD
+from e2e.chaos.faults.crew import each_of
 from e2e.chaos.faults.fault import Fault, Proof, Scene, of_pod, quietly
 from e2e.tenants import Tenant
 from e2e.workloads import expect
@@ -31,6 +31,7 @@ _HEADERS: Final = (
     "Sec-WebSocket-Protocol: v5.channel.k8s.io",
 )
 _POD: Final = "exec-crowd"
+_ENTER_SECONDS: Final = 300.0
 
 
 def messages(data: bytearray) -> Iterator[bytes]:
@@ -174,8 +175,7 @@ class OpenExecs(Fault):
 
         try:
             with _others_go_on(scene) as others:
-                with ThreadPoolExecutor(8, "exec") as pool:
-                    list(pool.map(enter, range(self.sessions)))
+                each_of(range(self.sessions), enter, threads=8, seconds=_ENTER_SECONDS)
                 time.sleep(self.seconds)
                 inside = len(machine.processes_of_pod(uid, "sleep")) - 1
                 for session in held:

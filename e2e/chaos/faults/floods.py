@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from e2e import names, workloads
 from e2e.api import Api, ApiError, Obj, UnreachableError, path_of
 from e2e.chaos.faults.crashes import remove_pods
+from e2e.chaos.faults.crew import each_of
 from e2e.chaos.faults.fault import Fault, Proof, Reversible, Scene, quietly
 from e2e.chaos.faults.naming import LABELS, SELECTOR
 from e2e.poll import until
@@ -17,6 +17,7 @@ from e2e.workloads import expect
 
 _NAMESPACE: Final = "flood"
 _FLOOD: Final = {"labelSelector": SELECTOR}
+_POUR_SECONDS: Final = 600.0
 
 
 def insist(api: Api, obj: Obj) -> bool:
@@ -39,8 +40,7 @@ def insist(api: Api, obj: Obj) -> bool:
 
 def pour(api: Api, make: Callable[[int], Obj], count: int, writers: int) -> int:
     """Create that many objects in several threads. Returns how many were accepted."""
-    with ThreadPoolExecutor(writers, "flood") as pool:
-        return sum(pool.map(lambda number: insist(api, make(number)), range(count)))
+    return sum(each_of(range(count), lambda number: insist(api, make(number)), threads=writers, seconds=_POUR_SECONDS))
 
 
 def make_room(api: Api) -> None:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Final, Literal
 from e2e import commands, machine, tenants
 from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos.faults import packets, parts
+from e2e.chaos.faults.crew import each_of
 from e2e.chaos.faults.fault import (
     Fault,
     Proof,
@@ -41,6 +41,7 @@ _LARGE_BYTES: Final = 960_000
 _NO_SPACE: Final = "database space exceeded"
 _NAMED_SECONDS: Final = 90.0
 _FEW_OBJECTS: Final = 20
+_FILL_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,8 @@ class FullStore(Reversible):
     def inject(self, scene: Scene) -> Sequence[Proof]:
         self.undo.later("the large objects", partial(_empty, scene))
         begin = time.monotonic()
-        with ThreadPoolExecutor(self.writers, "fill") as pool:
-            answers = list(pool.map(partial(_fill, scene.target.api), [self.objects] * self.writers))
-        took, made = time.monotonic() - begin, sum(count for count, _ in answers)
-        refusal = next((text for _, text in answers if text), "")
+        made, refusal = _fill(scene.target.api, self.objects, self.writers)
+        took = time.monotonic() - begin
         scene.note(f"    {made} objects of {_LARGE_BYTES // 1000} kB in {took:.0f} s; waiting for the controller to see it")
         named = until("a store that is full for good", partial(_brimming, scene), seconds=130, interval=2.0)
         return [
@@ -72,25 +71,34 @@ class FullStore(Reversible):
 
 def _brimming(scene: Scene) -> str:
     """What the Tenant says of its full store; the controller makes one with mere holes writable, so it is filled again."""
-    _fill(scene.target.api, _FEW_OBJECTS)
+    _fill(scene.target.api, _FEW_OBJECTS, 1)
     ready = tenants.conditions(scene.host.get("Tenant", scene.target.name)).get("Ready", {})
     expect(ready.get("reason") == "StoreFull", f"Ready is {ready}")
     return f"{ready['reason']}: {ready['message']}"
 
 
-def _fill(api: Api, most: int) -> tuple[int, str]:
+def _fill(api: Api, most: int, writers: int) -> tuple[int, str]:
     """How many large objects the API took, and its answer when it took no more."""
-    for number in range(most):
+    refusals: list[str] = []
+
+    def create(_: int) -> bool:
+        if refusals:
+            return False
         text = base64.b64encode(os.urandom(_LARGE_BYTES * 3 // 4)).decode()
         metadata = {"name": f"large-{marker()}", "namespace": "default", "labels": dict(LABELS)}
         try:
             api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": text}})
         except ApiError as error:
             if _NO_SPACE in str(error):
-                return number, str(error)
+                refusals.append(str(error))
+            return False
         except UnreachableError:
             time.sleep(0.5)
-    return most, ""
+            return False
+        return True
+
+    made = sum(each_of(range(most), create, threads=writers, seconds=_FILL_SECONDS))
+    return made, next(iter(refusals), "")
 
 
 def _empty(scene: Scene) -> None:
