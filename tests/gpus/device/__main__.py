@@ -7,8 +7,11 @@
 3. Names and units: what the NVML collector exports, read by the reader of exporters' pages, beside what `nvidia-smi -q -x`
    says, at rest and under load.
 4. Errors: a process reads memory that is not its own; the collector exports the XID, and the next process works (`xid.py`).
+5. Neighbours: what a process notices of another on the same GPU, with time slicing, and with MPS if NVIDIA's daemon is there
+   (`neighbour.py`). It fails for residue under time slicing; the rest is reported.
 
-Takes up to 150 s. Writes `gpu-check.json` into $OUT, or to stdout without it.
+Takes up to 300 s. With names (`after`, `residue`, `units`, `xid`, `neighbour`) it makes these checks alone.
+Writes `gpu-check.json` into $OUT, or to stdout without it.
 Ends with 1 if a check fails, with 2 if one could not be made.
 nvidia-ml-py is taken from a wheel below build/gpu-check, or from where Python finds it.
 """
@@ -26,7 +29,7 @@ from typing import Any, Final
 from bulkhead.gpus import fields
 from bulkhead.gpus.exposition import parse, render
 from bulkhead.gpus.fields import ABOUT, FIELDS
-from tests.gpus.device import after, smi, xid
+from tests.gpus.device import after, neighbour, smi, xid
 from workstation.hostcluster.gpu.nvml import NoGpusError, Nvml
 from workstation.hostcluster.gpu.reading import samples_of
 
@@ -127,7 +130,7 @@ def units() -> tuple[bool | None, dict[str, Any]]:
     return good and loaded_good and shows, found
 
 
-def main() -> int:
+def main(*names: str) -> int:
     """All checks. What follows a process comes first, since the GPU has to be at rest for it."""
     began = time.monotonic()
     for wheel in sorted(Path("build/gpu-check").glob("*.whl")):
@@ -139,8 +142,11 @@ def main() -> int:
         "residue": residue,
         "units": units,
         "xid": lambda: xid.check(_library(), role),
+        "neighbour": neighbour.check,
     }
     for name, check in checks.items():
+        if names and name not in names:
+            continue
         try:
             verdict, report[name] = check()
         except Exception as error:  # noqa: BLE001 - the other checks are made all the same
@@ -158,4 +164,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

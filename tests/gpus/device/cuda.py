@@ -21,7 +21,7 @@ PATTERN: Final = 0xB01C4EAD
 _BLOCKS: Final = (1 << 30, 64 << 20, 2 << 20)
 _CONTROL_BYTES: Final = 1 << 30
 # The first page of a GPU's addresses is never given out.
-_NEVER_GIVEN: Final = 0x1000
+NEVER_GIVEN: Final = 0x1000
 
 KERNEL: Final = b"""
 .version 7.0
@@ -264,7 +264,7 @@ def fault() -> dict[str, Any]:
     if cuda.by_kernel != "yes":
         return {"faulted": False, "by_kernel": cuda.by_kernel}
     try:
-        cuda.look(_NEVER_GIVEN, 4096)
+        cuda.look(NEVER_GIVEN, 4096)
     except CudaError as error:
         return {"faulted": True, "error": str(error.__context__ or error)}
     return {"faulted": False}
