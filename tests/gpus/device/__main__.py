@@ -144,9 +144,11 @@ def main(*names: str) -> int:
         "xid": lambda: xid.check(_library(), role),
         "neighbour": neighbour.check,
     }
-    for name, check in checks.items():
-        if names and name not in names:
-            continue
+    if unknown := set(names) - set(checks):
+        sys.stderr.write(f"no such check: {', '.join(sorted(unknown))}; there are {', '.join(checks)}\n")
+        return 2
+    for name in names or checks:
+        check = checks[name]
         try:
             verdict, report[name] = check()
         except Exception as error:  # noqa: BLE001 - the other checks are made all the same

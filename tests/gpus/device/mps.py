@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-# Where a daemon that somebody else runs is found.
+# Where a daemon listens that this check has not started.
 _PIPES_BY_DEFAULT: Final = Path("/tmp/nvidia-mps")  # noqa: S108 - NVIDIA's own
 _START_SECONDS: Final = 10.0
 _END_SECONDS: Final = 15.0

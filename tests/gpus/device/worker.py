@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.gpus.device.cuda import NEVER_GIVEN, PATTERN, Cuda, CudaError
+from tests.gpus.device.cuda import NEVER_GIVEN, Cuda, CudaError
 
 # Launches that wait at the same time: enough that the GPU hardly waits for the process.
 _MAX_QUEUED: Final = 16
@@ -25,7 +25,7 @@ _WIDE: Final = (132 * 8, 256)
 _SMALL: Final = (1, 32)
 _CALIBRATED: Final = 200_000
 _SLOWEST: Final = 5
-# The pattern left in shared memory: all that a block has without asking for more.
+# The shared memory that a block has without asking for more, and enough blocks for all of it.
 _BLOCKS: Final = (132 * 4, 256)
 _SHARED_WORDS: Final = 12288
 
@@ -153,8 +153,8 @@ class Worker:
         # The first launch loads a kernel; the last of `work` tells how long a round takes.
         for _ in range(_WARM_LAUNCHES):
             self._work(_WIDE, _CALIBRATED)
-        self._fill_shared()
-        self._count_shared()
+        self._fill_shared(0)
+        self._count_shared(0)
         self._cuda.wait()
         began = time.perf_counter()
         self._work(_WIDE, _CALIBRATED)
@@ -279,23 +279,23 @@ class Worker:
             return {"faulted": True, "began": began, "ended": time.monotonic(), "with": str(error.__context__ or error)}
         return {"faulted": False}
 
-    def leave(self, seconds: float) -> Answer:
-        """Leave the pattern in the shared memory of all multiprocessors, again and again."""
+    def leave(self, seconds: float, word: float) -> Answer:
+        """Leave a word all over the shared memory of all multiprocessors, again and again."""
         say({"begun": True})
         until, launches = time.monotonic() + seconds, 0
         while launches == 0 or time.monotonic() < until:
-            self._fill_shared()
+            self._fill_shared(int(word))
             self._cuda.wait()
             launches += 1
         return {"launches": launches}
 
-    def left(self, seconds: float) -> Answer:
-        """Count the pattern in shared memory that this process has not written, again and again."""
+    def left(self, seconds: float, word: float) -> Answer:
+        """Count a word in shared memory that was not written before it is read, again and again."""
         say({"begun": True})
         self._cuda.call("cuMemsetD32_v2", ctypes.c_uint64(self._scratch), ctypes.c_uint32(0), ctypes.c_size_t(4))
         until, launches = time.monotonic() + seconds, 0
         while launches == 0 or time.monotonic() < until:
-            self._count_shared()
+            self._count_shared(int(word))
             self._cuda.wait()
             launches += 1
         found = (ctypes.c_uint64 * 2)()
@@ -319,11 +319,11 @@ class Worker:
     def _work(self, shape: tuple[int, int], rounds: int) -> None:
         self._launch("work", shape, ctypes.c_uint64(self._scratch), ctypes.c_uint32(rounds))
 
-    def _fill_shared(self) -> None:
-        self._launch("leave", _BLOCKS, ctypes.c_uint32(PATTERN))
+    def _fill_shared(self, word: int) -> None:
+        self._launch("leave", _BLOCKS, ctypes.c_uint32(word))
 
-    def _count_shared(self) -> None:
-        self._launch("left", _BLOCKS, ctypes.c_uint32(PATTERN), ctypes.c_uint64(self._scratch))
+    def _count_shared(self, word: int) -> None:
+        self._launch("left", _BLOCKS, ctypes.c_uint32(word), ctypes.c_uint64(self._scratch))
 
     def _launch(self, name: str, shape: tuple[int, int], *values: Any) -> None:
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(one), ctypes.c_void_p) for one in values))
