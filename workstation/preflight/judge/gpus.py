@@ -77,7 +77,8 @@ def sharing(observed: Observed, _values: Values) -> Finding:
     if sliced:
         return warning(
             f"GPUs of {len(sliced)} nodes are shared by several pods (time slicing or MPS)",
-            "their users' memory is not isolated, and a quota counts the replicas: keep tenants off these nodes",
+            "a pod there takes memory and time from the others, with MPS its faults end their work and it reads their shared "
+            "memory, and a quota counts the replicas: keep tenants off these nodes",
             [*sliced, *parts],
         )
     if parts:
