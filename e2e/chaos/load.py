@@ -6,6 +6,7 @@ target are expected, and the invariants judge the others.
 """
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from e2e.slurm import jobs
 from e2e.slurm.clusters import Cluster
 from e2e.tenants import Tenant
 
+TURN = "turn"
 STAYERS = (canary.CONTROL_POD, "stay-gpu")
 SPACE = "default"
 KEYS = 4
@@ -30,13 +32,14 @@ WRITE_EVERY = 1.0
 READ_EACH = 3  # one read after so many writes
 WATCH_SECONDS = 15.0
 JOB_EVERY = 30.0
+FEW_TENANTS = 4
 REST_SECONDS = 90.0  # how long a pause waits for the work that is under way
 _FAILED = (ApiError, UnreachableError, WaitTimeoutError, NotYetError)
 
 
-def turn_period(tenants: int, slower: int = 1) -> float:
+def turn_period(tenants: int) -> float:
     """Seconds between two pods of one tenant: every pod costs the node some CPU, so more tenants have fewer each."""
-    return max(8.0, 1.6 * tenants) * slower
+    return 8.0 if tenants <= FEW_TENANTS else 4.0 * tenants
 
 
 @dataclass(slots=True)
@@ -49,6 +52,8 @@ class Load:
     slower: int = 1  # all periods are so many times as long
     records: list[Record] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
+    _sooner: threading.Event = field(default_factory=threading.Event)
+    _turn_at: float = math.inf  # of the next pod, if that is before its period is over
     _threads: list[threading.Thread] = field(default_factory=list)
     _locks: list[threading.Lock] = field(default_factory=list)  # held by work that writes
     _value: int = 0
@@ -81,7 +86,7 @@ class Load:
 
     def start(self) -> None:
         works: list[tuple[str, Callable[[], None], float]] = [
-            ("turn", self._turn, self.period),
+            (TURN, self._turn, self.period),
             ("write", self._write_and_read, WRITE_EVERY),
             ("watch", self._watch, 0.0),
         ]
@@ -92,12 +97,19 @@ class Load:
             if kind != "watch":  # a watch writes nothing, so a pause need not wait for it
                 self._locks.append(lock)
             name = f"{kind}-{self.tenant.name}"
-            thread = threading.Thread(target=self._repeat, args=(work, every, lock), name=name, daemon=True)
+            rest = self._rest_from_turns if kind == TURN else self._rest
+            thread = threading.Thread(target=self._repeat, args=(work, every, lock, rest), name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def stop(self) -> None:
         self._stop.set()
+        self._sooner.set()
+
+    def turn_within(self, seconds: float) -> None:
+        """A pod comes and goes after so long, however long the period: each experiment needs one of each tenant."""
+        self._turn_at = time.monotonic() + seconds
+        self._sooner.set()
 
     def join(self) -> None:
         for thread in self._threads:
@@ -154,12 +166,25 @@ class Load:
         with contextlib.suppress(*_FAILED):
             self.records.append(Read(begin, self.tenant.name, key, _value_of(self.tenant.api.find("ConfigMap", key, SPACE))))
 
-    def _repeat(self, work: Callable[[], None], every: float, lock: threading.Lock) -> None:
+    def _repeat(self, work: Callable[[], None], every: float, lock: threading.Lock, rest: Callable[[float], None]) -> None:
         while not self._stop.is_set():
             begin = time.monotonic()
             with lock:
                 work()
-            self._stop.wait(max(0.2, every * self.slower - (time.monotonic() - begin)))
+            rest(max(0.2, every * self.slower - (time.monotonic() - begin)))
+
+    def _rest(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+
+    def _rest_from_turns(self, seconds: float) -> None:
+        """Rest for so long, or until a pod is asked for."""
+        due = time.monotonic() + seconds
+        # Cleared before the looks: what is asked for after them ends the wait.
+        self._sooner.clear()
+        while not self._stop.is_set() and (left := min(due, self._turn_at) - time.monotonic()) > 0:
+            self._sooner.wait(left)
+            self._sooner.clear()
+        self._turn_at = math.inf
 
     def _note(self, kind: str, begin: float, error: str = "") -> None:
         self.records.append(Act(begin, self.tenant.name, kind, time.monotonic() - begin, error))

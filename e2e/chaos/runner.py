@@ -23,7 +23,7 @@ from e2e.chaos import canary, invariants, population, quiet, report, scan
 from e2e.chaos.experiments import Experiment
 from e2e.chaos.faults import Scene
 from e2e.chaos.history import CONTROLLER, HOST, Announced, Evidence, Finding, LeftOut, Record, Run, Span, from_lines
-from e2e.chaos.load import Load, stayers, turn_period
+from e2e.chaos.load import FEW_TENANTS, Load, stayers, turn_period
 from e2e.chaos.population import NEWCOMER, Member
 from e2e.chaos.schedule import Turn
 from e2e.commands import CommandError
@@ -33,12 +33,12 @@ from e2e.tenants import Tenant
 RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path("build/e2e/chaos-prober.jsonl")}
 LIMITS = Path(__file__).with_name("limits.yaml")
 CONVERGE_SECONDS = invariants.LONGEST_CONVERGENCE
-FEW_TENANTS = 4  # so many are probed ten times a second each, more of them five times
 # A machine without room shows itself and not the fault: load and probes become slower until it has some (docs/decisions/0013).
 MOST_BUSY = 0.6
 MOST_SLOWER = 4
 _CALM_BUSY, _CALM_SECONDS = 0.4, 90.0
 _LOOK_SECONDS = 10.0
+_LAST_TURN_SECONDS = 3.0  # before the shortest span ends
 
 Note = Callable[[str], None]
 
@@ -161,7 +161,8 @@ class Runner:
 
     def _record(self, opened: Mapping[str, Tenant]) -> dict[str, subprocess.Popen[bytes]]:
         pairs = [f"{name}={tenant.kubeconfig}" for name, tenant in opened.items()]
-        period = str((0.1 if len(opened) <= FEW_TENANTS else 0.2) * self._slower)
+        # A few are probed ten times a second each, more of them five times; two times at least.
+        period = str(min(0.5, (0.1 if len(opened) <= FEW_TENANTS else 0.2) * self._slower))
         started = {}
         for name, path in RECORDERS.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -258,7 +259,7 @@ class Runner:
 
     def _measured(self, experiment: Experiment, scene: Scene, owner: str) -> None:
         """The span of an experiment, in which all that others notice counts as its effect."""
-        target, others = scene.target, scene.others
+        target = scene.target
         begin, lifted = time.monotonic(), 0.0
         recovered: float | None = None
         went_on, problem = False, ""
@@ -266,6 +267,7 @@ class Runner:
             # A target that recovered from the previous fault may restart once more, if the restart was decided during the
             # fault.
             before = until("the target before the fault", lambda: stayers(target), seconds=60, note=self._detail)
+            self._turns()
             self.note("    the fault begins")
             try:
                 for proven, text in experiment.fault.inject(scene):
@@ -292,14 +294,18 @@ class Runner:
         except Exception as exc:  # noqa: BLE001 -- a mistake in one fault must not cost what was observed of all others
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
-        # In the span of an experiment at least one pod of each tenant has to come and go.
-        least = max(self.pace.least_span, turn_period(len(others) + 1, self._slower) + 2.0)
-        time.sleep(max(0.0, least - (time.monotonic() - begin)))
+        time.sleep(max(0.0, self.pace.least_span - (time.monotonic() - begin)))
         end = time.monotonic()
         self.records.append(_span(experiment, owner, begin, end, lifted))
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
         if recovered is not None:
             self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
+
+    def _turns(self) -> None:
+        """In the span of an experiment at least one pod of each tenant has to come and go: one after the other, not at once."""
+        apart = (self.pace.least_span - _LAST_TURN_SECONDS) / len(self._loads)
+        for place, load in enumerate(self._loads.values()):
+            load.turn_within(place * apart)
 
     def _afterwards(self, experiment: Experiment, target: Tenant, member: Member) -> None:
         """I3 and I9: read back what was acknowledged, then let the target do nothing and see what still writes for it."""

@@ -99,7 +99,7 @@ def test_a_pause_waits_for_work_that_is_under_way_and_lets_none_begin() -> None:
         time.sleep(0.02)
         done.append(time.monotonic())
 
-    thread = threading.Thread(target=made._repeat, args=(work, 0.0, lock), daemon=True)
+    thread = threading.Thread(target=made._repeat, args=(work, 0.0, lock, made._rest), daemon=True)
     thread.start()
     with made.paused():
         before = len(done)
@@ -163,3 +163,27 @@ def test_a_wrong_argument_ends_before_anything_begins(monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit) as wrong:
         command.main()
     assert wrong.value.code == 2
+
+
+def test_a_pod_comes_when_an_experiment_asks_for_one_however_long_the_period() -> None:
+    turned = threading.Semaphore(0)
+
+    class Turning(Load):
+        def _turn(self) -> None:
+            turned.release()
+
+        def _watch(self) -> None:
+            self._stop.wait(1)
+
+    made = Turning(Tenant("red", cast("Api", Plane())), Member("red", "plain"), period=3600.0)
+    made.start()
+    try:
+        assert turned.acquire(timeout=30)
+        assert not turned.acquire(timeout=0.2)
+        for _ in range(3):
+            made.turn_within(0.05)
+            assert turned.acquire(timeout=30)
+        assert not turned.acquire(timeout=0.2)
+    finally:
+        made.stop()
+        made.join()
