@@ -22,7 +22,7 @@ TEST_PROCESSES ?= 4
 # `make test LAYER=…`: tests that take long, have servers of their own and show a part that few changes touch. `make test` leaves them
 # out; .ci/run runs those that a change touches (ci/suites.yaml). Each is a marker in pyproject.toml.
 LAYER ?=
-LAYERS := auditing chaosrun crashes gate helm kueue otelcol signin stores
+LAYERS := auditing chaosrun charts client commands crashes figures gate helm kueue ledgers otelcol planes reconcile signin stores
 NOT_IN_TEST := host simulation outage ways browser $(LAYERS)
 any = $(subst $() $(), or ,$(strip $(1)))
 
@@ -176,7 +176,7 @@ docs: crds ## all generated files: crds/, API reference, the syncer, hostile ten
 crds: venv
 	@$(PY) -m bulkhead.api.generate
 
-test: binaries-for-tests ## needs no root; LAYER= auditing, chaosrun, crashes, gate, helm, kueue, otelcol, signin, stores; LAG=1
+test: binaries-for-tests ## needs no root; LAYER= one or more of its layers, which it names; LAG=1
 	@$(if $(filter-out $(LAYERS),$(LAYER)),$(error make test LAYER=$(LAYER): no such layer; there are $(LAYERS)))
 	@$(if $(LAYER),,echo "==> without the layers: make test LAYER=\"$(LAYERS)\"")
 	@BULKHEAD_TEST_RECORD=build/results/$(subst $() $(),-,$(strip tests $(LAYER))) $(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) \

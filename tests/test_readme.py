@@ -134,6 +134,7 @@ def test_a_registry_that_can_be_none_is_refused(wrong: str, tmp_path: Path) -> N
     assert "/images/registry" in done.stderr
 
 
+@pytest.mark.commands
 def test_what_installs_it_and_makes_a_tenant_does_so(own_server: ApiServer, tmp_path: Path) -> None:
     """The README's commands for the cluster, on a real API server without a kubelet; `e2e/scenarios/install` runs all of it."""
     config = tmp_path / "kubeconfig"

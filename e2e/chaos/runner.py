@@ -150,7 +150,7 @@ class Runner:
                 load.slower = self._slower
 
     def _calm(self) -> None:
-        """Wait until what brought the tenants up is over: it is no load that a run would have to be slower for."""
+        """Wait until what brought the tenants up is over: a run need not be slower for it."""
 
         def probe() -> None:
             if (busy := _busy(2.0)) > _CALM_BUSY:

@@ -23,6 +23,8 @@ from tests.apiserver.test_sync_metrics import PLAYED
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 
+pytestmark = pytest.mark.ledgers
+
 SPACE = "default"
 FLAGS = ("--use-service-account-credentials=true", "--horizontal-pod-autoscaler-sync-period=1s")
 

@@ -13,7 +13,7 @@ from e2e.performance.durable_sizes import config_map, fill
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import ApiServer, running
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.planes]
 
 
 @pytest.fixture(scope="module")

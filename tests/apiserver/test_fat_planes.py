@@ -22,6 +22,8 @@ from tests.kit.cloning import clone
 from tests.kit.servers import ApiServer, ServerOptions, running
 from tests.kit.syncerbed import until
 
+pytestmark = pytest.mark.planes
+
 MIB = 1024 * 1024
 FAT = 60_000
 FEW = 600

@@ -1,5 +1,7 @@
 """Gangs on a real API server with a scheduler: whole or not at all, in one domain, taken back whole if they cannot start."""
 
+import pytest
+
 from bulkhead.api import ledger, names
 from bulkhead.kube.resources import COHORTS, NODES
 from controller.dispatch.loop import Ledger
@@ -7,6 +9,8 @@ from tests.kit.leading import leading
 from tests.kit.ledgerhost import LedgerHost, Watched, gated, leads
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
+
+pytestmark = pytest.mark.ledgers
 
 RACK = "bulkhead.dev/rack"
 

@@ -21,6 +21,8 @@ from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 from tests.ledger.test_nodes import CASES, node_object
 
+pytestmark = pytest.mark.ledgers
+
 SPACE = "needs"
 NODE_COUNT = 10
 

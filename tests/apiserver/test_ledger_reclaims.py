@@ -1,5 +1,7 @@
 """What is lent comes back: budgets hold until the deadline, notes stand there for everyone, and quotas say who has what."""
 
+import pytest
+
 from bulkhead.api import ledger, names
 from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_QUOTAS, TENANTS
@@ -8,6 +10,8 @@ from tests.kit.background import background
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import LedgerHost, Watched, gated, leads
 from tests.kit.syncerbed import until
+
+pytestmark = pytest.mark.ledgers
 
 
 async def runs(host: LedgerHost, tenant: str, name: str) -> Obj:

@@ -18,6 +18,8 @@ from tests.kit.ledgerhost import GPU, LedgerHost, gated, leads
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 
+pytestmark = pytest.mark.ledgers
+
 DRIVER, CLASS = "gpu.example.com", "gpu.example.com"
 SIMPLE = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].kind == 'gpu'"
 STRANGE = f"device.attributes['{DRIVER}'].kind in ['gpu']"

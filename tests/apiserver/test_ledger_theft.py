@@ -25,6 +25,8 @@ from tests.kit.leading import leading
 from tests.kit.ledgerhost import GPU, LINE, LedgerHost, Watched, gated, gpus, leads, lived
 from tests.kit.syncerbed import until
 
+pytestmark = pytest.mark.ledgers
+
 MIG, CLASS = "nvidia.com/mig-1g.10gb", "gpu.example.com"
 OWNERS = json.dumps([{"apiVersion": f"{names.SLURM_GROUP}/v1alpha1", "kind": "NodeSet", "name": "gpu", "controller": True}])
 KEEP = "bulkhead.test/keep"

@@ -15,6 +15,7 @@ from tests.kit.tenantsamples import plane_spec
 
 pytestmark = [
     pytest.mark.apiserver,
+    pytest.mark.planes,
     pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go to build what waits"),
 ]
 

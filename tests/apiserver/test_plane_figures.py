@@ -24,7 +24,7 @@ from tests.kit.hostileserver import Answer, endless, fixed, http, serving
 from tests.kit.planeprocess import PlaneProcesses, answering
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.planes]
 SPEC = plane_spec()
 READS, WRITES = 200, 40
 

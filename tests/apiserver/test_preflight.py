@@ -23,6 +23,8 @@ from workstation.preflight.findings import Report, State
 from workstation.preflight.probes import objects, space
 from workstation.preflight.values import Values, merged, parse
 
+pytestmark = pytest.mark.commands
+
 _SHORT = run.Order(seconds=5.0)  # no probe ever runs here, and each is waited for as long as this
 _KILLED, _OTHER = "bulkhead-preflight-killed", "somebody-elses"
 _FREE = "10.200.0.0/16"  # no test makes a ServiceCIDR there; the servers are shared

@@ -12,6 +12,8 @@ from tests.kit.applying import apply_all
 from tests.kit.definitions import definitions
 from tests.kit.servers import Pair, running
 
+pytestmark = pytest.mark.planes
+
 
 async def test_both_serve_and_share_nothing(host_client: Client, plane_client: Client, namespace: str) -> None:
     await host_client.create(CONFIG_MAPS, {"metadata": {"name": "only-here"}}, namespace)

@@ -25,7 +25,7 @@ from tests.kit.background import background
 from tests.kit.crds import install
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.planes]
 TENANT, WORK, CLASS = "sharer", "bh-sharer-work", "sharing"
 CLAIM = "shared.ro.data"
 NFS = {"server": "nfs.example.org", "path": "/export"}

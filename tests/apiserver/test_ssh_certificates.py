@@ -40,7 +40,7 @@ from tests.kit.slurmsamples import KEYS, slurm_spec
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.planes]
 CSR = kinds.CERTIFICATE_SIGNING_REQUESTS
 REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
 ADA, BOB = "bulkhead:host:ada", "bulkhead:host:bob"

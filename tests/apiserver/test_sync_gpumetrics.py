@@ -28,6 +28,8 @@ from tests.kit.ports import free_port
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import SyncerBed, until
 
+pytestmark = pytest.mark.figures
+
 CANARY = 87_123.0  # what the other tenant's device does
 
 

@@ -22,6 +22,8 @@ from tests.kit.coscheduling import coscheduling
 from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import SyncerBed, until
 
+pytestmark = pytest.mark.ledgers
+
 GPU = "nvidia.com/gpu"
 STRATEGIC = "application/strategic-merge-patch+json"
 GATED: dict[str, Any] = {"gatedResources": [GPU], "gatedGangs": True}

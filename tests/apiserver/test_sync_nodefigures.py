@@ -28,7 +28,7 @@ from tests.kit.ports import free_port
 from tests.kit.syncerbed import SyncerBed, until, virtual_uid
 from tests.nodefigures.pages import disk, network, page, slice_of
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.figures]
 CANARY = "canary-of-another-tenant"
 TOKEN = "token-of-the-program"
 

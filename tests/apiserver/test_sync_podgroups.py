@@ -19,6 +19,8 @@ from syncer.write.host import HostWriter
 from tests.kit.servers import ApiServer, Pair, by_token, with_pod_groups
 from tests.kit.syncerbed import SyncerBed, until, virtual_uid
 
+pytestmark = pytest.mark.ledgers
+
 COUNT = "count/podgroups.scheduling.k8s.io"
 NOW = "2026-01-01T00:00:00Z"
 

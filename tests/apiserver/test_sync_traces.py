@@ -88,6 +88,7 @@ async def test_only_sampled_pods_have_a_trace(host_client: Client, plane_client:
 
 
 @pytest.mark.parametrize("kind", ["away", "silent", "endless"])
+@pytest.mark.figures
 async def test_a_collector_in_trouble_holds_up_no_pod(
     host_client: Client, plane_client: Client, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

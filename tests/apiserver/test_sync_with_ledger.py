@@ -15,6 +15,8 @@ from tests.kit.leading import leading
 from tests.kit.ledgerhost import GPU, LINE, LedgerHost, leads
 from tests.kit.syncerbed import SyncerBed, until
 
+pytestmark = pytest.mark.ledgers
+
 NOMINAL, CEILING = 4, 8
 
 

@@ -16,6 +16,8 @@ from tests.kit import promtool
 from tests.kit.helmchart import CHART, ROOT, rendered
 from tests.observing.exported import exported
 
+pytestmark = pytest.mark.charts
+
 RULES: Final = CHART / "rules" / "alerts.yaml"
 T: Final = 'tenant="red"'
 DAY: Final = 86400

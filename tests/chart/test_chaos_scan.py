@@ -17,6 +17,8 @@ from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 
+pytestmark = pytest.mark.charts
+
 RIGHTS = {
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
     "subjects": [{"kind": "Group", "name": "system:serviceaccounts:bh-team-a", "apiGroup": "rbac.authorization.k8s.io"}],

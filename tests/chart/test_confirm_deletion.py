@@ -24,7 +24,7 @@ from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant, tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.charts]
 NAMES = ("bulkhead-confirm-deletion", "bulkhead-confirm-namespaces")
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 

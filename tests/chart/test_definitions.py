@@ -27,7 +27,7 @@ from tests.kit.servers import ApiServer, running
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.charts]
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 TENANTS = "tenants.bulkhead.dev"
 

@@ -273,6 +273,7 @@ async def judged(syncer: Client, admin: Client, obj: Obj) -> str:
 
 
 @pytest.mark.apiserver
+@pytest.mark.charts
 async def test_a_pod_has_thousands_of_variables_and_is_still_judged(admin: Client, syncer: Client) -> None:
     """Those of 200 Services in each of twelve containers: a policy that costs too much refuses what it should let through."""
     await in_force(syncer, admin)

@@ -31,7 +31,7 @@ from tests.kit.helmchart import rendered
 from tests.kit.servers import ApiServer, ServerOptions, running
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.charts]
 SYSTEM, WORK = "bulkhead-system", "bh-team-a-work"
 CONTROLLER = f"system:serviceaccount:{SYSTEM}:bulkhead-controller"
 SYNCER = "system:serviceaccount:bh-team-a:syncer"

@@ -47,6 +47,7 @@ MISSPELT: Final = {
 
 
 @pytest.mark.parametrize("value", MISSPELT)
+@pytest.mark.charts
 def test_a_misspelt_value_is_refused_and_told_how_it_is_spelt(value: str) -> None:
     with pytest.raises(AssertionError) as refused:
         rendered("--set", value)

@@ -17,6 +17,8 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, finish, start
 from workstation.cli import access
 
+pytestmark = pytest.mark.commands
+
 SHOW = "import os, json; p = os.environ['KUBECONFIG']; print(json.dumps([p, os.stat(p).st_mode & 0o777, open(p).read()]))"
 
 

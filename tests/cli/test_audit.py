@@ -14,6 +14,8 @@ from bulkhead.kube.client import Client
 from tests.api.test_auditevents import line
 from tests.kit.commandline import Cli, Controller
 
+pytestmark = pytest.mark.commands
+
 ALWAYS = ("--since", "3650d")
 
 

@@ -27,6 +27,8 @@ from workstation.cli.arguments import Host
 from workstation.cli.credentials import cache, certificate
 from workstation.cli.failures import CliError
 
+pytestmark = pytest.mark.commands
+
 REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 
 

@@ -21,6 +21,8 @@ from tests.kit.kubeconfigs import to_yaml
 from workstation.cli import completion
 from workstation.hostcluster import binaries
 
+pytestmark = pytest.mark.commands
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

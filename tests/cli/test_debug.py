@@ -7,12 +7,16 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller
+
+pytestmark = pytest.mark.commands
 
 CANARY = "canary-0815-in-a-text"
 

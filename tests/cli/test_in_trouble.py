@@ -19,7 +19,7 @@ from tests.kit.kubeconfigs import to_yaml
 from tests.kit.sickserver import Sick
 from workstation.cli.tenant import reading
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.commands]
 
 
 @pytest.fixture

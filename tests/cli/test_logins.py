@@ -19,6 +19,8 @@ from workstation.cli.arguments import Host, Wait
 from workstation.cli.credentials import certificate
 from workstation.cli.failures import CliError
 
+pytestmark = pytest.mark.commands
+
 
 @pytest.fixture
 async def tenant(cli: Cli, controller: Controller, plane_config: KubeConfig, name: str) -> str:

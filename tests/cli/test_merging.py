@@ -16,6 +16,8 @@ from workstation.cli import merging
 from workstation.cli.failures import CliError
 from workstation.cli.merging import MergeRefusedError, merged
 
+pytestmark = pytest.mark.commands
+
 ADDED = {
     "clusters": [{"name": "red", "cluster": {"server": "https://red"}}],
     "users": [{"name": "red-host-admin", "user": {"exec": {"command": "bulkhead"}}}],

@@ -55,6 +55,7 @@ def host_config(server: ApiServer) -> KubeConfig:
 
 
 @pytest.mark.apiserver
+@pytest.mark.commands
 async def test_a_tenants_kubeconfig_is_enough(host_client: Client, cli: Cli) -> None:
     missing = await cli("quota", "show")
     assert (missing.code, "bulkhead login -f FILE" in missing.err) == (3, True)

@@ -26,7 +26,7 @@ from tests.kit.commandline import Cli, Controller, finish, start_anew
 from tests.kit.ledgerhost import GPU, LedgerHost, leads
 from tests.kit.servers import ApiServer, running, with_pod_groups
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.commands]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyrage
+import pytest
 
 from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
@@ -29,6 +30,8 @@ from tests.kit.commandline import Cli, Controller
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import NOW
 from tests.snapshots.samples import GOLDEN, ID, RECORD, record
+
+pytestmark = pytest.mark.commands
 
 FILES = new_files()
 RING = ring_of(FILES)

@@ -21,6 +21,8 @@ from tests.kit.syncerbed import until
 from workstation.cli.tenant.description import unlimited
 from workstation.cli.tenant.listing import gpus_in_words
 
+pytestmark = pytest.mark.commands
+
 GPU = "nvidia.com/gpu"
 
 

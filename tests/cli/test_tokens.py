@@ -83,6 +83,7 @@ async def test_a_browser_signs_in_and_the_token_is_kept_for_this_user_alone(
     assert json.loads(path.read_text())["refresh"]
 
 
+@pytest.mark.commands
 async def test_ten_at_once_sign_in_once(dex: Dex, browser: Browser) -> None:
     command = " ".join([sys.executable, "-m", "workstation.cli.main", *words(dex), "; exit $?"])
 

@@ -16,7 +16,7 @@ from bulkhead.metering.meter import HOUR, Tally, UsageKey
 from bulkhead.metering.usagebook import Page
 from tests.kit.commandline import Cli
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.commands]
 GPU = "nvidia.com/gpu"
 
 

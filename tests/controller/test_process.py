@@ -26,7 +26,7 @@ from tests.kit.ports import free_port
 from tests.kit.servers import ApiServer, running
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 IDENTITY = "the-one"
 
 

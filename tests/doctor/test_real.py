@@ -21,7 +21,7 @@ from tests.kit.helmchart import CHART, helm
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import ApiServer, running
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.commands]
 NAMESPACE = "bulkhead-system"
 POLICIES, BINDINGS = kinds.VALIDATING_ADMISSION_POLICIES, kinds.VALIDATING_ADMISSION_POLICY_BINDINGS
 # What an API server without kubelets and controllers cannot have.

@@ -20,6 +20,8 @@ from bulkhead.kube.watch import WatchEvent
 from tests.kit.background import background
 from tests.kit.servers import ApiServer, ServerOptions, with_pod_groups
 
+pytestmark = pytest.mark.client
+
 Eventually = Callable[..., Awaitable[None]]
 
 

@@ -4,12 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.lease import LeaderLease
 from bulkhead.kube.resources import LEASES
 from tests.kit.background import background
 from tests.kit.servers import ApiServer
+
+pytestmark = pytest.mark.client
 
 Eventually = Callable[..., Awaitable[None]]
 

@@ -14,6 +14,8 @@ from bulkhead.kube.resources import CONFIG_MAPS
 from bulkhead.kube.watch import LineSplitter, WatchEvent, parse_line
 from tests.kit.servers import ApiServer
 
+pytestmark = pytest.mark.client
+
 
 async def collect(client: Client, namespace: str, version: str, number: int) -> list[WatchEvent]:
     """So many changes."""

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.figures
+
 _LOADED = """
 import sys
 {begin}

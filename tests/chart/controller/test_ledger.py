@@ -19,7 +19,7 @@ from tests.kit.helmchart import rendered
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.charts]
 WORK = "bh-team-a-work"
 JSON_PATCH = "application/json-patch+json"
 GATE: Obj = {"name": ledger.GATE}

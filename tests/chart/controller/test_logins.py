@@ -36,6 +36,7 @@ def request_for(signer: str, tenant: str = "own-login") -> Obj:
     return {"metadata": {"generateName": "x-", "labels": {"bulkhead.dev/tenant": tenant}}, "spec": spec}
 
 
+@pytest.mark.charts
 async def test_it_signs_in_a_person_by_its_own_rights_and_its_role_lets_people_ask(
     server: ApiServer, admin: Client, limited: Client
 ) -> None:

@@ -19,7 +19,7 @@ from tests.kit.syncerbed import until
 from workstation.cli.console.live import Live
 from workstation.console.board import Board
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.charts]
 RBAC = "rbac.authorization.k8s.io"
 LOGIN = "bulkhead-login"
 

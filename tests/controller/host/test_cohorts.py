@@ -16,7 +16,7 @@ from tests.kit.crds import install, served
 from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 
 
 @contextlib.asynccontextmanager

@@ -25,7 +25,7 @@ from tests.kit.crds import install
 from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 REQUESTS = kinds.CERTIFICATE_SIGNING_REQUESTS
 FLOOD = 200
 

@@ -22,7 +22,7 @@ from tests.controller.slurm_runtime.world import node_set, slurm_spec
 from tests.kit.fakeclock import FakeClock
 from tests.kit.servers import ApiServer, by_token
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 STATE = "state-slurmctld-0"
 
 

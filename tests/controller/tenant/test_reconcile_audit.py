@@ -15,7 +15,7 @@ from tests.kit.crds import install
 from tests.kit.pki import Authority
 from tests.kit.tenantsamples import WEBHOOK, tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 SPACE, NAME = "bulkhead-shared", "sends"
 
 

@@ -14,7 +14,7 @@ from tests.kit.crds import install
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 GPU = "nvidia.com/gpu"
 
 

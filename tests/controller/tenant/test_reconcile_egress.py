@@ -19,7 +19,7 @@ from tests.kit.crds import install
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 OUTWARD = {"isolation": {"network": {"egressCIDRs": ["0.0.0.0/0", "::/0"]}}}
 VOLUME = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "persistentVolumeReclaimPolicy": "Retain"}
 CSI = {"driver": "nfs.csi.k8s.io", "volumeHandle": "h", "volumeAttributes": {"server": "fd00:5::9", "share": "/"}}

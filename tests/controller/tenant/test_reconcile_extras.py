@@ -27,7 +27,7 @@ from tests.kit.crds import install, served
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 INSTALLED = Settings(exposure_domains=("k8s.example.org",), exposure_proxy=1, exposure_gateway="infra/public")
 BALANCED = {"exposure": {"type": "LoadBalancer"}}
 IN_FORCE = 60.0

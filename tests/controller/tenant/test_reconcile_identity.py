@@ -28,7 +28,7 @@ from tests.kit.controllerhost import ControllerHost, FixedKeys, ask, fingerprint
 from tests.kit.kubeconfigs import to_yaml
 from workstation.hostcluster import binaries
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 ID = "99999999-8888-7777-6666-555555555555"
 
 

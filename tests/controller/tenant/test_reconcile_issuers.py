@@ -18,7 +18,7 @@ from tests.kit.controllerhost import ControllerHost, ask, fingerprint, take_down
 from tests.kit.crds import install
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 CORP = {"name": "corp", "url": "https://corp.example.org", "audiences": ["bulkhead-{tenant}"]}
 
 

@@ -12,7 +12,7 @@ from tests.kit.controllerhost import ControllerHost, ask
 from tests.kit.crds import install
 from tests.kit.tenantsamples import changed, plane_spec, tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 NAME = "members"
 SPACE = f"bh-{NAME}"
 

@@ -34,7 +34,7 @@ from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
 from tests.snapshots.samples import GOLDEN, RECORD, record
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 RECIPIENT = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 HOURLY = {"schedule": "1h", "retention": {"hourly": 2, "daily": 0, "weekly": 0}}
 

@@ -21,7 +21,7 @@ from tests.kit.controllerhost import ControllerHost, ask, ready, take_down
 from tests.kit.crds import install
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 
 
 @pytest.fixture

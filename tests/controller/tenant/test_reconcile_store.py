@@ -17,7 +17,7 @@ from tests.kit.controllerhost import ControllerHost, ask
 from tests.kit.crds import install
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 NAME = "fills"
 FULL = Store((Member("plane-0", size=100 << 20, used=99 << 20, quota=100 << 20, revision=7, alarms=("1",)),))
 

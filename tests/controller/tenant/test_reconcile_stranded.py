@@ -19,7 +19,7 @@ from tests.kit.background import background
 from tests.kit.controllerhost import ControllerHost, ask
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 TENANT, NODE = "stranded", "w3-of-stranded"
 SPACE = names.plane_namespace(TENANT)
 UNPLACED = "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."

@@ -9,7 +9,7 @@ from bulkhead.kube.client import Client
 from bulkhead.tracing.spans import Span, trace_of
 from tests.kit.controllerhost import ControllerHost, ask, take_down
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 
 
 async def test_a_controller_goes_on_with_the_trace_of_the_one_before(client: Client) -> None:

@@ -16,7 +16,7 @@ from controller.plane.spec import LEAF_ANNOTATION
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 RENEWED = {"pki-etcd", "pki-apiserver", "pki-controller-manager", "pki-syncer", "pki-dns"}
 
 

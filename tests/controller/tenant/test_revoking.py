@@ -17,7 +17,7 @@ from controller.plane.ways import Revoked
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, plane_pod, ready, take_down
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 TOUCHED = {"pki-ca-users", "pki-apiserver", "plane-config"}
 AUTHENTICATOR: Obj = {
     "issuer": {"url": "https://corp.example.org", "audiences": ["x"]},
