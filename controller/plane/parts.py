@@ -64,6 +64,11 @@ def pod_spec(spec: PlaneSpec, containers: list[Obj], volumes: list[Obj], **more:
     return pod | spec.control_plane.placement.of_pod() | more
 
 
+def bound(pod: Obj) -> Obj:
+    """A pod with a volume, which stays on a silent node."""
+    return pod | {"tolerations": placement.staying(pod.get("tolerations", ()))}
+
+
 def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, strategy: Obj, replicas: int = 1) -> Obj:
     """A Deployment of one pod next to the plane; `leaf` and `config` are digests of what the process reads only once.
 

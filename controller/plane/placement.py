@@ -20,7 +20,8 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 # What a class requires (controlPlane.spread).
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"Nodes": (HOSTNAME,), "Zones": (ZONE, HOSTNAME)}
-# Taints of a node that is silent. Kubernetes gives a pod that tolerates neither of them 300 s (docs/decisions/0061).
+# Taints of a node that is silent. Kubernetes gives a pod that tolerates neither of them 300 s (docs/decisions/0061). The node
+# has them with effect NoSchedule, too, which no pod of a plane tolerates: it stays, and none starts there.
 AWAY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 AWAY_SECONDS: Final = 30
 _MAX_ENTRIES: Final = 32
@@ -105,11 +106,24 @@ ANYWHERE: Final = Placement()
 def leaving(tolerations: Iterable[Obj]) -> list[Obj]:
     """These tolerations, and those by which a pod leaves a silent node after 30 s; an installation's own ones count instead.
 
-    Only for pods that may run anywhere: a pod with a volume cannot leave, and would be stopped when its node returns.
+    Only for pods that hold nothing and may run anywhere; all others are `staying`.
     """
+    return _and(tolerations, {"tolerationSeconds": AWAY_SECONDS})
+
+
+def staying(tolerations: Iterable[Obj]) -> list[Obj]:
+    """These tolerations, and those by which a pod stays on a silent node; an installation's own ones count instead.
+
+    For pods with a volume. Nothing starts in the place of one before its kubelet has confirmed its end, so an eviction would
+    only end it once its node returns. Taint `out-of-service`, by which an admin says that the node is off, is not tolerated.
+    """
+    return _and(tolerations, {})
+
+
+def _and(tolerations: Iterable[Obj], limit: Obj) -> list[Obj]:
     own = list(tolerations)
-    soon: Obj = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": AWAY_SECONDS}
-    return own + [{"key": taint} | soon for taint in AWAY if not any(_covers(toleration, taint) for toleration in own)]
+    added: Obj = {"operator": "Exists", "effect": "NoExecute"} | limit
+    return own + [{"key": taint} | added for taint in AWAY if not any(_covers(toleration, taint) for toleration in own)]
 
 
 def _covers(toleration: Obj, taint: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 from bulkhead.api.objects import Obj
 from controller.plane.etcd import DATA_PATH
 from controller.plane.memberrecord import peer_url, pods_of
-from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec
+from controller.plane.parts import CONTAINER_SECURITY, bound, metadata, mount, pod_spec
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.sections import Restoring
 from controller.plane.spec import RESTORE, PlaneSpec
@@ -47,7 +47,8 @@ def _deployment(spec: PlaneSpec, order: Restoring, member: str) -> Obj:
         "spec": {
             "replicas": 1,
             "revisionHistoryLimit": 0,
-            # Never two at the same volume.
+            # Never two at the same volume. The pod also stays on a silent node (`bound`), since a ReplicaSet does not count one
+            # that is evicted.
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": meta["labels"]},
             "template": {"metadata": meta, "spec": _pod(spec, order, member)},
@@ -74,7 +75,7 @@ def _pod(spec: PlaneSpec, order: Restoring, member: str) -> Obj:
     if order.cloned is not None:
         container["volumeMounts"].append(mount("keys", KEYS_PATH))
         volumes.append({"name": "keys", "projected": {"sources": _keys(), "defaultMode": 0o440}})
-    return pod_spec(spec, [container], volumes, terminationGracePeriodSeconds=5)
+    return bound(pod_spec(spec, [container], volumes, terminationGracePeriodSeconds=5))
 
 
 def _keys() -> list[Obj]:

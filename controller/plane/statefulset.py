@@ -7,7 +7,7 @@ mounted Secrets by themselves, which restarts nothing.
 
 from bulkhead.api.objects import Obj
 from controller.plane import apiserver, audit, auditreceiver, controller_manager, etcd
-from controller.plane.parts import metadata, pod_spec, secret_volume
+from controller.plane.parts import bound, metadata, pod_spec, secret_volume
 from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, PlaneSpec
 
 CONFIG_MAP = "plane-config"
@@ -90,7 +90,7 @@ def _pod(spec: PlaneSpec) -> Obj:
         more |= {"topologySpreadConstraints": apart} if apart else {}
         zones = spec.control_plane.placement.other_zones(_selector(spec))
         more |= {"affinity": zones} if zones else {}
-    return pod_spec(
+    pod = pod_spec(
         spec,
         [etcd.container(spec), apiserver.container(spec), controller_manager.container(spec), *audit.readers(spec)],
         [
@@ -103,3 +103,4 @@ def _pod(spec: PlaneSpec) -> Obj:
         ],
         **more,
     )
+    return bound(pod)

@@ -1,6 +1,7 @@
 """Members of a plane that do not run because a node is gone: their own, or the one on which their volume is. Pure.
 
-    pod with a node ──> that node does not answer ──> it starts elsewhere once an admin deletes the pod
+    pod with a node ──> that node does not answer ──> it starts elsewhere once an admin deletes the pod by force
+                    └─> it answers, and is not ready ──> once an admin deletes the pod: its kubelet ends it
     pod without one, whose volume is elsewhere ──> the node of the volume does not answer, or no longer exists
 
 A node that is silent may come back with the volume. One whose object was deleted was given up by an admin or by the cloud: of a
@@ -29,6 +30,7 @@ class Stranded:
     """A pod that cannot run.
 
     exists: whether the node still has an object.
+    answers: whether its kubelet says that the node is not ready; one that is silent says nothing.
     has_volume: whether the pod's volume is there and nowhere else.
     """
 
@@ -36,6 +38,7 @@ class Stranded:
     node: str
     exists: bool
     has_volume: bool
+    answers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,11 @@ def is_away(nodes: Sequence[Mapping[str, Any]]) -> bool:
     return not any(is_ready(node) for node in nodes)
 
 
+def answers(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the kubelet of a node that is away says so itself. For a kubelet that is silent, Kubernetes writes `Unknown`."""
+    return any(condition_of(node, "Ready").get("status") == "False" for node in nodes)
+
+
 def of_the_only(tenant: str, namespace: str, strandings: Strandings) -> str:
     """What to say of a plane whose only member is stranded; empty if it is not."""
     for found in strandings.found:
@@ -94,11 +102,13 @@ def of_several(namespace: str, strandings: Strandings) -> str:
 
 
 def _where(found: Stranded) -> str:
-    what = "does not answer" if found.exists else "no longer exists"
+    what = "no longer exists" if not found.exists else "is not ready" if found.answers else "does not answer"
     return f"{'the volume of ' if found.has_volume else ''}{found.pod} is on node {found.node}, which {what}"
 
 
 def _elsewhere(found: Stranded, namespace: str) -> str:
+    if found.answers:
+        return f"to start it elsewhere, if its volume can be reached from there: kubectl delete pod {found.pod} -n {namespace}"
     return f"if it is off for good: kubectl delete pod {found.pod} -n {namespace} --grace-period=0 --force"
 
 

@@ -9,9 +9,23 @@ from hypothesis import strategies as st
 
 from bulkhead.api.objects import Obj
 from controller.decide.planespec import plane_of
-from controller.plane.placement import ANYWHERE, AWAY, HOSTNAME, ZONE, InvalidPlacementError, Placement, Spread, leaving, read
+from controller.plane import restoring
+from controller.plane.placement import (
+    ANYWHERE,
+    AWAY,
+    HOSTNAME,
+    ZONE,
+    InvalidPlacementError,
+    Placement,
+    Spread,
+    leaving,
+    read,
+    staying,
+)
 from controller.plane.render import render
+from controller.plane.sections import Restoring
 from controller.settings import Settings, SettingsError, load
+from syncer.translate.podspec.tolerations import tolerates
 from tests.kit.tenantsamples import case, material, plane_spec, tenant, tenant_class
 
 SOMEWHERE = Placement(
@@ -21,7 +35,8 @@ SOMEWHERE = Placement(
 )
 
 NOT_READY, UNREACHABLE = AWAY
-SOON = [{"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30} for taint in AWAY]
+STAYS = [{"key": taint, "operator": "Exists", "effect": "NoExecute"} for taint in AWAY]
+SOON = [toleration | {"tolerationSeconds": 30} for toleration in STAYS]
 
 
 def pods(**changes: Any) -> list[Obj]:
@@ -48,11 +63,26 @@ def test_nothing_chosen_leaves_every_pod_as_it_was(text: str) -> None:
     assert not any("nodeSelector" in pod for pod in pods(control_plane={"placement": read(text)}))
 
 
-def test_syncer_and_dns_leave_a_silent_node_soon_and_a_plane_with_its_volume_does_not() -> None:
+def test_syncer_and_dns_leave_a_silent_node_soon_and_a_plane_with_its_volume_stays() -> None:
     for replicas in (1, 3):
         plane, *others = pods(control_plane={"replicas": replicas})
-        assert "tolerations" not in plane
+        assert plane["tolerations"] == STAYS
         assert [pod["tolerations"] for pod in others] == [SOON, SOON]
+
+
+def test_a_pod_that_fills_a_planes_volume_stays_on_a_silent_node_as_the_plane_does() -> None:
+    """A ReplicaSet does not count an evicted pod, so there would be two at one volume."""
+    for replicas in (1, 3):
+        spec = plane_spec(control_plane={"replicas": replicas}, restoring=Restoring("uid", 1, 1, filling=True))
+        filling = [obj["spec"]["template"]["spec"] for obj in restoring.deployments(spec)]
+        assert [pod["tolerations"] for pod in filling] == [STAYS] * replicas
+
+
+def test_every_pod_leaves_a_node_that_is_out_of_service_and_none_starts_on_a_silent_one() -> None:
+    by_admin = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    for pod in pods():
+        for taint in (by_admin, *({"key": away, "effect": "NoSchedule"} for away in AWAY)):
+            assert not any(tolerates(toleration, taint) for toleration in pod["tolerations"])
 
 
 @pytest.mark.parametrize(
@@ -68,9 +98,12 @@ def test_syncer_and_dns_leave_a_silent_node_soon_and_a_plane_with_its_volume_doe
     ],
 )
 def test_an_installations_own_word_on_silent_nodes_counts(own: Obj, added: list[Obj]) -> None:
+    stays = [{key: value for key, value in toleration.items() if key != "tolerationSeconds"} for toleration in added]
     assert leaving([own]) == [own, *added]
-    syncer = pods(control_plane={"placement": Placement(tolerations=(own,))})[-1]
+    assert staying([own]) == [own, *stays]
+    plane, *_, syncer = pods(control_plane={"placement": Placement(tolerations=(own,))})
     assert syncer["tolerations"] == [own, *added]
+    assert plane["tolerations"] == [own, *stays]
 
 
 def test_members_of_a_plane_lie_apart_and_a_single_one_has_nothing_to_lie_apart_from() -> None:
@@ -82,7 +115,7 @@ def test_members_of_a_plane_lie_apart_and_a_single_one_has_nothing_to_lie_apart_
 
 
 def test_a_class_may_require_that_members_lie_apart_whatever_the_installation_prefers() -> None:
-    def required(spread: str) -> list[tuple[str, str]]:
+    def required(spread: str) -> list[tuple[str, bool]]:
         found = plane_of(case(tenant(), tenant_class(controlPlane={"spread": spread}), Settings())).control_plane.placement
         return [(one.topology_key, one.hard) for one in found.spread]
 

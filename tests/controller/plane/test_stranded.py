@@ -50,6 +50,19 @@ def test_a_node_is_away_if_it_is_not_there_or_not_ready() -> None:
     assert not is_away([{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}])
 
 
+def test_a_node_that_is_away_answers_if_its_kubelet_says_that_it_is_not_ready() -> None:
+    assert not stranded.answers([])
+    for status, says in (("Unknown", False), ("False", True)):
+        assert stranded.answers([{"status": {"conditions": [{"type": "Ready", "status": status}]}}]) is says
+
+
+def test_no_pod_is_deleted_by_force_while_its_kubelet_answers() -> None:
+    found = Strandings((Stranded("plane-0", "w1", exists=True, has_volume=False, answers=True),))
+    for words in (stranded.of_the_only("red", "bh-red", found), stranded.of_several("bh-red", found)):
+        assert words.startswith("plane-0 is on node w1, which is not ready")
+        assert words.endswith("if its volume can be reached from there: kubectl delete pod plane-0 -n bh-red")
+
+
 def test_of_the_only_member_the_last_snapshot_is_offered() -> None:
     lost = Strandings((Stranded("plane-0", "w3", exists=False, has_volume=True),), "red-1", TAKEN)
     words = stranded.of_the_only("red", "bh-red", lost)

@@ -58,4 +58,4 @@ class Stranding(Facet):
                 continue
             nodes = (await self.client.list(kinds.NODES, field_selector=f"metadata.name={node}")).items
             if stranded.is_away(nodes):
-                yield Stranded(name, node, exists=bool(nodes), has_volume=has_volume)
+                yield Stranded(name, node, exists=bool(nodes), has_volume=has_volume, answers=stranded.answers(nodes))
