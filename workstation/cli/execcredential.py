@@ -6,11 +6,15 @@ The library's `KubeConfig` refuses `exec`, and a tenant's kubeconfig is never pa
     kubeconfig ──> exec of the chosen user ──> run it ──> ExecCredential ──> the same kubeconfig with a token or certificate
 """
 
+import asyncio
 import base64
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +25,8 @@ from workstation.cli.failures import CliError
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _SECONDS = 120.0  # the user may have to log in
+_END_SECONDS = 1.0
+_ANSWER_BYTES = 1 << 20
 _SIGN_IN = "sign in with it, until `kubectl get nodes` answers; or give a kubeconfig with a token or certificate"
 
 
@@ -43,6 +49,91 @@ class Answered:
 
 def ask(data: bytes, folder: Path, context: str | None, *, within: float | None = None) -> Answered | None:
     """What `resolve` returns, and its end; None for a kubeconfig whose chosen user has no `exec`."""
+    call = _call(data, folder, context, interactive=within is None and sys.stdin.isatty())
+    if call is None:
+        return None
+    seconds = _SECONDS if within is None else within
+    with _failures(call, seconds):
+        done = subprocess.run(
+            call.words,
+            env=call.environment,
+            stdin=None if within is None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if within is None else subprocess.DEVNULL,  # the user's: plugins write their prompts there
+            timeout=seconds,
+            check=True,
+        )
+        return call.answered(done.stdout)
+
+
+async def ask_quietly(data: bytes, folder: Path, context: str | None, *, within: float) -> Answered | None:
+    """The same for a plugin that cannot ask the user anything. A cancelled call leaves no process behind."""
+    call = await asyncio.to_thread(_call, data, folder, context, interactive=False)
+    if call is None:
+        return None
+    with _failures(call, within):
+        # A group of its own: Ctrl-C does not reach it then, and whatever the plugin has started is ended with it.
+        process = await asyncio.create_subprocess_exec(
+            *call.words,
+            env=call.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            limit=_ANSWER_BYTES,
+            process_group=0,
+        )
+        try:
+            async with asyncio.timeout(within):
+                answer = await _read(process.stdout) if process.stdout else b""
+                code = await process.wait()
+        except BaseException:
+            await _end_group(process)
+            raise
+        if code != 0:
+            raise subprocess.CalledProcessError(code, call.words)
+        return call.answered(answer)
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    answer = b""
+    while piece := await stream.read(_ANSWER_BYTES):
+        answer += piece
+        if len(answer) > _ANSWER_BYTES:
+            raise ValueError(f"more than {_ANSWER_BYTES} bytes")
+    return answer
+
+
+async def _end_group(process: asyncio.subprocess.Process) -> None:
+    """End a plugin and what it has started; what is deaf to that has a second."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A plugin to be run, and the kubeconfig whose user asks it."""
+
+    command: str
+    words: tuple[str, ...]
+    environment: dict[str, str]
+    install_hint: str
+    document: Any
+    user: dict[str, Any]
+
+    def answered(self, output: bytes) -> Answered:
+        """The kubeconfig with the credential that the plugin has written."""
+        import yaml  # noqa: PLC0415 - slow to load
+
+        status = dict(mapping(json.loads(output)["status"]))
+        self.user["user"] = _credentials(status, self.command)
+        return Answered(yaml.safe_dump(self.document).encode(), _end(status.get("expirationTimestamp")))
+
+
+def _call(data: bytes, folder: Path, context: str | None, *, interactive: bool) -> _Call | None:
     if b"exec" not in data:
         return None
     import yaml  # noqa: PLC0415 - slow to load
@@ -57,9 +148,24 @@ def ask(data: bytes, folder: Path, context: str | None, *, within: float | None 
         return None  # broken in another way, which KubeConfig explains better
     if not isinstance(plugin, dict):
         return None
-    status = _run(plugin, cluster, folder, within)
-    user["user"] = _credentials(status, str(plugin.get("command")))
-    return Answered(yaml.safe_dump(document).encode(), _end(status.get("expirationTimestamp")))
+    command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
+    if version not in _VERSIONS:
+        raise CliError(f"kubeconfig: exec {command!r}: apiVersion must be one of {', '.join(_VERSIONS)}, not {version!r}")
+    spec: dict[str, Any] = {"interactive": interactive}
+    if plugin.get("provideClusterInfo"):
+        spec["cluster"] = {key: value for key, value in cluster.items() if key in {"server", "certificate-authority-data"}}
+    info = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec})
+    # A command with a slash is relative to the kubeconfig; a bare name is looked up on PATH.
+    program = str(folder / command) if os.sep in command else command
+    extra = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or ()}
+    return _Call(
+        command,
+        (program, *map(str, plugin.get("args") or ())),
+        dict(os.environ) | extra | {"KUBERNETES_EXEC_INFO": info},
+        str(plugin.get("installHint") or ""),
+        document,
+        user,
+    )
 
 
 def _end(stamp: object) -> datetime | None:
@@ -77,40 +183,21 @@ def _entry(document: Any, section: str, name: str) -> Any:
     raise LookupError(name)
 
 
-def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path, within: float | None) -> dict[str, Any]:
-    command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
-    if version not in _VERSIONS:
-        raise CliError(f"kubeconfig: exec {command!r}: apiVersion must be one of {', '.join(_VERSIONS)}, not {version!r}")
-    spec: dict[str, Any] = {"interactive": within is None and sys.stdin.isatty()}
-    if plugin.get("provideClusterInfo"):
-        spec["cluster"] = {key: value for key, value in cluster.items() if key in {"server", "certificate-authority-data"}}
-    info = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec})
-    extra = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or ()}
-    # A command with a slash is relative to the kubeconfig; a bare name is looked up on PATH.
-    program = str(folder / command) if os.sep in command else command
+@contextlib.contextmanager
+def _failures(call: _Call, within: float) -> Iterator[None]:
+    """What goes wrong with a plugin, as the errors that the user reads."""
+    command = call.command
     try:
-        done = subprocess.run(
-            [program, *map(str, plugin.get("args") or ())],
-            env=dict(os.environ) | extra | {"KUBERNETES_EXEC_INFO": info},
-            stdin=None if within is None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=None if within is None else subprocess.DEVNULL,  # the user's: plugins write their prompts there
-            timeout=_SECONDS if within is None else within,
-            check=True,
-        )
-        status = json.loads(done.stdout)["status"]
+        yield
     except FileNotFoundError as error:
-        hint = str(plugin.get("installHint") or "").strip() or "install it, or give a kubeconfig with a token or certificate"
+        hint = call.install_hint.strip() or "install it, or give a kubeconfig with a token or certificate"
         raise CliError(f"kubeconfig: exec {command!r} is not installed", next_step=hint.splitlines()[0]) from error
-    except subprocess.TimeoutExpired as error:
-        raise CliError(
-            f"kubeconfig: exec {command!r} gave no credentials within {within or _SECONDS:g} s", next_step=_SIGN_IN
-        ) from error
+    except (subprocess.TimeoutExpired, TimeoutError) as error:
+        raise CliError(f"kubeconfig: exec {command!r} gave no credentials within {within:g} s", next_step=_SIGN_IN) from error
     except subprocess.CalledProcessError as error:
         raise CliError(f"kubeconfig: exec {command!r} failed with exit code {error.returncode}", next_step=_SIGN_IN) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CliError(f"kubeconfig: exec {command!r} gave no ExecCredential: {error}") from error
-    return dict(mapping(status))
 
 
 def _credentials(status: dict[str, Any], command: str) -> dict[str, str]:

@@ -43,7 +43,7 @@ class Renewal:
         """Renew until cancelled, or return if there is nothing to ask."""
         # The plugin answers from its cache what it has just answered, and now it is known until when that is good.
         try:
-            found = await asyncio.to_thread(self._ask)
+            found = await self._ask()
             if found is None:
                 return
             self._use(found)
@@ -60,17 +60,17 @@ class Renewal:
                         await self._refused.wait()
             self._refused.clear()
             with contextlib.suppress(CliError, ConfigError):
-                found = await asyncio.to_thread(self._ask) or found
+                found = await self._ask() or found
                 self._use(found)
             await asyncio.sleep(_LEAST_SECONDS)
 
-    def _ask(self) -> Answered | None:
+    async def _ask(self) -> Answered | None:
         path = self._path()
         try:
-            data = path.read_bytes()
+            data = await asyncio.to_thread(path.read_bytes)
         except OSError as error:
             raise CliError(f"cannot read kubeconfig {path}: {error.strerror}") from error
-        return execcredential.ask(data, path.parent, self._host.context, within=_ANSWER_SECONDS)
+        return await execcredential.ask_quietly(data, path.parent, self._host.context, within=_ANSWER_SECONDS)
 
     def _use(self, found: Answered) -> None:
         config = KubeConfig.from_bytes(found.data, context=self._host.context, folder=self._path().parent)

@@ -82,16 +82,17 @@ def run(request: ConsoleRequest) -> int:
     """`bulkhead console [--port PORT] [--no-browser]`."""
     # A lost connection is on the page; each watch would print it too.
     logging.getLogger("bulkhead.kube").setLevel(logging.CRITICAL)
-    return asyncio.run(_run(request))
+    host = request.host if request.file is None else Host(request.file, request.host.context)
+    # Before the loop: in it, Ctrl-C would wait for a plugin that asks the user, or hangs.
+    return asyncio.run(_run(request, host, connection.host_client(host)))
 
 
-async def _run(request: ConsoleRequest) -> int:
+async def _run(request: ConsoleRequest, host: Host, opened: Client) -> int:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    host = request.host if request.file is None else Host(request.file, request.host.context)
-    async with connection.host_client(host) as client, renewing(client, host) as renewal:
+    async with opened as client, renewing(client, host) as renewal:
         board = Board()
         followed, questions = await _followed(client, host, board, request, renewal.refused)
         way = "live" if request.file is None else "own"
