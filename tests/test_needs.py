@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 
 import pytest
@@ -52,11 +53,11 @@ def test_ports_come_round_again_only_when_each_has_had_its_turn_and_their_end_is
     with socket.create_server(("127.0.0.1", 0)) as taken:
         (busy,) = taken.getsockname()[1:]
         free = [ports.free_port() for _ in range(3)]
-        monkeypatch.setattr(ports, "_RANGE", [*free, busy])
-        monkeypatch.setattr(ports, "_given", set())
+        monkeypatch.setattr(ports, "_ALL", [*free, busy])
+        monkeypatch.setattr(ports, "_held", deque())
         for _ in range(9):
             assert sorted(ports.free_port() for _ in free) == sorted(free)
-        monkeypatch.setattr(ports, "_RANGE", [busy])
-        monkeypatch.setattr(ports, "_given", set())
+        monkeypatch.setattr(ports, "_ALL", [busy])
+        monkeypatch.setattr(ports, "_held", deque())
         with pytest.raises(RuntimeError, match="tests need a free port of loopback"):
             ports.free_port()
