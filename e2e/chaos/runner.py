@@ -303,7 +303,7 @@ class Runner:
 
     def _turns(self) -> None:
         """In the span of an experiment at least one pod of each tenant has to come and go: one after the other, not at once."""
-        apart = (self.pace.least_span - _LAST_TURN_SECONDS) / len(self._loads)
+        apart = (self.pace.least_span - _LAST_TURN_SECONDS) / max(1, len(self._loads))
         for place, load in enumerate(self._loads.values()):
             load.turn_within(place * apart)
 
