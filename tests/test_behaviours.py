@@ -8,10 +8,6 @@ from tests.behaviours import Proof
 PROOF = [Proof("tests/test_x.py", "test_item_1_x")]
 
 
-def test_the_page_is_what_would_be_written() -> None:
-    assert behaviours.TARGET.read_text() == behaviours.render()
-
-
 def test_every_number_is_listed_once() -> None:
     import yaml
 

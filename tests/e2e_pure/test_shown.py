@@ -45,8 +45,9 @@ def test_what_a_run_left_out_stays() -> None:
 
 def test_the_file_is_in_the_order_of_the_experiments_and_names_no_other() -> None:
     names = [item.name for item in EXPERIMENTS]
-    assert list(shown.read()) == [name for name in names if name in shown.read()]
-    assert shown.text(shown.read()) == shown.FILE.read_text(encoding="utf-8")
+    found = shown.read()
+    assert list(found) == [name for name in names if name in found]
+    assert shown.text(found) == shown.FILE.read_text(encoding="utf-8")
     assert yaml.safe_load(shown.text({})) == {}
 
 

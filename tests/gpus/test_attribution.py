@@ -244,7 +244,7 @@ def scrapes(world: World, draw: Callable[[st.SearchStrategy[float]], float]) -> 
         yield at, verdict, truth
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_no_value_of_one_holder_is_shown_to_another_over_any_handovers(data: st.DataObject) -> None:
     world = data.draw(worlds())

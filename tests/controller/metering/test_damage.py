@@ -21,7 +21,7 @@ from tests.kit.background import background
 from tests.kit.syncerbed import until
 
 __all__ = ["host"]
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 
 
 def page_saying(**changes: Any) -> Callable[[Page], Obj]:

@@ -67,6 +67,7 @@ class Mortal(Client):
         return await self._count(super().patch(*args, **kwargs))  # type: ignore[no-any-return]
 
 
+@pytest.mark.reconcile
 async def test_a_tenant_is_built_repaired_and_taken_down_without_a_trace(client: Client) -> None:
     await ask(client, "whole")
     async with ControllerHost(client) as world:
@@ -160,6 +161,7 @@ class Looked(Dedication):
         return self.found
 
 
+@pytest.mark.reconcile
 async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client: Client) -> None:
     dedication = Looked(client, Settings(), lambda _: None)
     spec = tenant_class(nodes={"maxDedicated": 2}) | {"metadata": {"name": "giving"}}
@@ -192,6 +194,7 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
     await client.delete(kinds.TENANT_CLASSES, "giving")
 
 
+@pytest.mark.reconcile
 async def test_a_size_that_the_class_no_longer_allows_is_reported_and_stays_as_it_runs(client: Client) -> None:
     wide = tenant_class(controlPlane={"storage": {"maxSize": "8Gi"}}) | {"metadata": {"name": "narrowing"}}
     await client.apply(kinds.TENANT_CLASSES, wide)
@@ -209,6 +212,7 @@ async def test_a_size_that_the_class_no_longer_allows_is_reported_and_stays_as_i
     await client.delete(kinds.TENANT_CLASSES, "narrowing")
 
 
+@pytest.mark.reconcile
 async def test_two_tenants_at_once_get_slices_of_their_own(client: Client) -> None:
     for name in ("left", "right"):
         await ask(client, name)
@@ -241,6 +245,7 @@ async def test_tenants_beyond_the_service_range_are_refused_and_cost_the_others_
         await take_down(world, "surplus")
 
 
+@pytest.mark.reconcile
 async def test_a_slice_of_which_the_host_gave_an_address_away_is_changed_for_another(client: Client) -> None:
     labels = {"app.kubernetes.io/managed-by": "bulkhead", "bulkhead.dev/tenant": "clashing"}
     cidr = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "bh-clashing", "labels": labels}}
@@ -263,6 +268,7 @@ async def test_a_slice_of_which_the_host_gave_an_address_away_is_changed_for_ano
         await take_down(world, "clashing")
 
 
+@pytest.mark.reconcile
 async def test_an_address_left_behind_by_a_tenant_of_the_same_name_is_not_given_again(client: Client) -> None:
     given = []
     async with ControllerHost(client) as world:
@@ -338,6 +344,7 @@ async def test_a_controller_that_dies_anywhere_while_building_leaves_nothing_tha
             assert await kinds_of(client, name) == set()
 
 
+@pytest.mark.crashes
 @pytest.mark.parametrize("dies_at", [1, 2, 4, 6])
 async def test_a_controller_that_dies_while_taking_down_is_followed_by_one_that_ends_it(
     host_config: KubeConfig, client: Client, dies_at: int
