@@ -104,6 +104,18 @@ KUBELET_THROTTLED: Final = Counter(
     ("stream",),
     registry=REGISTRY,
 )
+POD_BYTES: Final = Gauge(
+    "bulkhead_syncer_pod_bytes", "Bytes of the tenant's pods on the host, those that have ended among them.", registry=REGISTRY
+)
+POD_BYTES_LIMIT: Final = Gauge("bulkhead_syncer_pod_bytes_limit", "The most that they may be together.", registry=REGISTRY)
+SERVICE_ENDPOINTS: Final = Gauge(
+    "bulkhead_syncer_service_endpoints",
+    "Endpoints of the tenant's Services on the host: of each its ports, once for each pod that it selects.",
+    registry=REGISTRY,
+)
+SERVICE_ENDPOINTS_LIMIT: Final = Gauge(
+    "bulkhead_syncer_service_endpoints_limit", "The most that they may be together.", registry=REGISTRY
+)
 PLACED_BEYOND: Final = Gauge(
     "bulkhead_syncer_placed_beyond", "Placed pods for which the record on the host has no room.", registry=REGISTRY
 )

@@ -54,6 +54,7 @@ from syncer.pods.reconcile import Pods
 from syncer.pods.tokens import Tokens
 from syncer.probes import Heart, Probes
 from syncer.quota.claims import Claims
+from syncer.quota.extent import Extent, Limits
 from syncer.quota.hostqueue import HostQueue
 from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
@@ -116,10 +117,10 @@ class Session:
         self.queue: KeyedQueue[Item] = KeyedQueue(clock=self._clock)
         self.backoff: PerKeyBackoff[Item] = PerKeyBackoff(0.1, 20.0, jitter=0.5)
         self.caches = Caches(settings, plane, host, self.queue)
+        self.references, self.extent = ReferenceIndex(), Extent(Limits.of(settings), self._clock)
         self.identity = PlaneIdentity(plane, host, settings.plane_namespace, self._clock)
         self.deletions = ObservedDeletions()
         self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock, self.deletions)
-        self.references = ReferenceIndex()
         self.recorder = Recorder(self.caches, plane, self._clock, busy=lambda: not self.queue.idle)
         self.heart = Heart(self._clock)
         self.probes = Probes(self.heart, self._unready)
@@ -167,7 +168,7 @@ class Session:
         )  # fmt: skip
         self.classes = HostClasses(self.caches, plane, host, self._clock)
         self.slices = Slices(self.caches, self.queue, writer, self._clock)
-        self.followers = followers(self.caches, self.queue, virtual, plane, slices=self.slices)
+        self.followers = followers(self.caches, self.queue, virtual, plane, slices=self.slices, extent=self.extent)
         self.mirrors = Mirrors(
             self.caches,
             self.queue,
@@ -181,7 +182,9 @@ class Session:
             followers=self.followers,
         )
         self.drains = Drains(self.caches, self.queue, writer, self.recorder, self._clock)
-        self.node_ports = NodePorts(self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder)
+        self.node_ports = NodePorts(
+            self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder, extent=self.extent
+        )
         self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
         self._spans = _sender(settings, self._clock)
         way: Untraced = UNTRACED
@@ -199,6 +202,7 @@ class Session:
             groups=self.groups,
             classes=self.classes,
             claims=self.claims,
+            extent=self.extent,
             host_queue=self.host_queue,
             recorder=self.recorder,
             deletions=self.deletions,
@@ -221,6 +225,11 @@ class Session:
             listen("virtual", kind, partial(self.deletions.note, kind))
         for kind in (translation.kind for translation in KINDS.values() if translation.counted):
             listen("host", kind, self._counted(kind))
+        listen(
+            "host",
+            "Service",
+            lambda change: self.extent.service_seen(change, self.caches.host["Service"].store.get(change.key)),
+        )
         parts: tuple[Subscriber, ...] = (
             self.host_queue,
             self.starved,
@@ -247,7 +256,15 @@ class Session:
                 informer.on_back = back
 
     def _counted(self, kind: str) -> Callable[[Change], None]:
-        return lambda change: self.claims.seen(change, self.caches.host[kind].store.get(change.key), kind)
+        store = self.caches.host[kind].store
+
+        def counted(change: Change) -> None:
+            host = store.get(change.key)
+            self.claims.seen(change, host, kind)
+            if kind == "Pod":
+                self.extent.pod_seen(change, host, len(store.body(change.key) or b""))
+
+        return counted
 
     def _quota(self) -> Obj | None:
         """The tenant's quota of pods on the host as last seen."""
@@ -315,6 +332,7 @@ class Session:
                     await late.synced()
         self.caches.adopt(told)
         self.claims.limits = told.limits
+        self.extent.adopt(Limits.of(told))
         self.paces.change(logs=told.log_bytes_per_second, sessions=told.session_bytes_per_second)
         self.host_queue.recount()
         self.shares.recount()

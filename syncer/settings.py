@@ -9,7 +9,14 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from bulkhead.api.syncersettings import LOG_BYTES_PER_SECOND, READ_AGAIN, SESSION_BYTES_PER_SECOND
+from bulkhead.api.syncersettings import (
+    LARGEST_POD_BYTES,
+    LOG_BYTES_PER_SECOND,
+    POD_BYTES,
+    READ_AGAIN,
+    SERVICE_ENDPOINTS,
+    SESSION_BYTES_PER_SECOND,
+)
 
 DEFAULT_PATH: Final = Path("/etc/bulkhead/settings.json")
 _SIZE_LIMIT: Final = 1 << 20
@@ -103,6 +110,9 @@ class Settings(
     most_limit_request_ratio: dict[_Text, _Text] = {}
     container_defaults: ContainerDefaults = ContainerDefaults()
     most_per_claim: _Text = ""  # a quantity; empty: any size
+    # What all pods, and all Services, may take on the host together (`syncer/quota/extent.py`).
+    most_pod_bytes: Annotated[int, msgspec.Meta(ge=1 << 20, le=LARGEST_POD_BYTES)] = POD_BYTES
+    most_service_endpoints: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = SERVICE_ENDPOINTS
     enforced_node_selector: _Map = {}
     enforced_tolerations: tuple[dict[str, Any], ...] = ()
     allowed_tolerations: tuple[dict[str, Any], ...] = ()  # what pods may ask for besides

@@ -1,8 +1,8 @@
 """What a mirrored kind may need at run time beside its translation: hooks, which do nothing unless the kind overrides them.
 
-    no copy yet:       translate ──> before_create ──> create ──┐
-    a copy:            translate ──> patch ──> before_status    ├──> refused, where the host says no
-    virtual is gone:   before_delete ──> delete             ────┘
+    no copy yet:       translate ──> before_create ──> create                 ──┐
+    a copy:            translate ──> before_patch ──> patch ──> before_status ──┼──> refused, where the host says no
+    virtual is gone:   before_delete ──> delete                               ──┘
 
 Most kinds need none of it: their entry in `syncer.translate.registry` is enough. The others are listed in `kinds`.
 """
@@ -34,6 +34,9 @@ class Follower:
 
     def before_create(self, item: Item, desired: Obj) -> None:
         """A copy is about to be created; may raise Untranslatable."""
+
+    def before_patch(self, host: Obj, desired: Obj) -> None:
+        """A copy that differs from `desired` is about to be patched; may raise Untranslatable."""
 
     async def before_status(self, virtual: Obj, host: Obj) -> Obj | None:  # noqa: ARG002 -- for those that override it
         """The status of `host` is about to be written to `virtual`; returns that as it is by then, None to write none."""

@@ -9,16 +9,19 @@ from syncer.mirrors.services import Services
 from syncer.mirrors.slices import Slices
 from syncer.mirrors.volumeclaims import VolumeClaims
 from syncer.mirrors.volumes import Volumes
+from syncer.quota.extent import Extent
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Caches
 from syncer.work import Queue
 from syncer.write.plane import VirtualWriter
 
 
-def followers(caches: Caches, queue: Queue, virtual: VirtualWriter, plane: Client, *, slices: Slices) -> Mapping[str, Follower]:
+def followers(
+    caches: Caches, queue: Queue, virtual: VirtualWriter, plane: Client, *, slices: Slices, extent: Extent
+) -> Mapping[str, Follower]:
     """The follower of each kind."""
     own = (
-        Services(caches, queue),
+        Services(caches, queue, extent),
         slices,
         VolumeClaims(caches, queue, virtual, Volumes(plane)),
         Budgets(caches, queue),

@@ -14,6 +14,7 @@ from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import SERVICES
 from bulkhead.work.remembered import Remembered
 from syncer.events import Recorder
+from syncer.quota.extent import Extent
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import nodeports
 from syncer.translate.kinds.service import address_of
@@ -36,13 +37,21 @@ class NodePorts:
     """Reconciles the host Services of node ports."""
 
     def __init__(
-        self, caches: Caches, host: HostWriter, virtual: VirtualWriter, *, breaker: MassDeleteBreaker, recorder: Recorder
+        self,
+        caches: Caches,
+        host: HostWriter,
+        virtual: VirtualWriter,
+        *,
+        breaker: MassDeleteBreaker,
+        recorder: Recorder,
+        extent: Extent,
     ) -> None:
         self._caches = caches
         self._host = host
         self._virtual = virtual
         self._breaker = breaker
         self._recorder = recorder
+        self._extent = extent
         # Addresses that the host refused: Services that this syncer does not see have them.
         self._elsewhere: Remembered[str, None] = Remembered(_ELSEWHERE_LIMIT)
 
@@ -86,14 +95,17 @@ class NodePorts:
         desired = nodeports.to_host(virtual, view, address)
         try:
             if host is None:
+                self._extent.claim_service(key_of(desired), desired, is_there=False)
                 await self._host.create(SERVICES, desired, view)
                 return None
             patch = diff.object_patch(desired, host)
             if patch is not None:
+                self._extent.claim_service(key_of(host), desired, is_there=True)
                 await self._host.patch(SERVICES, key_of(host), patch.body, content_type=patch.content_type)
         except (Stale, Conflict):
             return _SOON_SECONDS
         except ApiError as error:
+            self._extent.drop_service(key_of(desired))
             if isinstance(error, Unprocessable) and "failed to allocate" in error.message:
                 return self._next_address(address, error)
             raise refusals.explain(error, str(virtual["metadata"].get("name", "")), _WHEN_FREE) or error from error

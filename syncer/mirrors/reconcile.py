@@ -151,6 +151,7 @@ class Mirrors:
                 return None
             patch = diff.object_patch(desired, host)
             if patch is not None:
+                follower.before_patch(host, desired)
                 await self._host.patch(r, key_of(host), patch.body, content_type=patch.content_type)
             await self._status(kind, virtual, host)
         except (Stale, diff.Recreate) as instead:

@@ -5,11 +5,13 @@ an ephemeral container refused          -> the rest all the same, and the genera
 anything else that differs              -> patches
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
+from syncer.pods import growth
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import pod
 from syncer.translate.podspec import placement
@@ -18,11 +20,16 @@ from syncer.translate.view import TenantView
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The patches for a host pod, in order; whether to recreate it instead; and why a part of it is refused."""
+    """The patches for a host pod, in order; whether to recreate it instead; and why a part of it is refused.
+
+    labels, grows: its labels after the patches, and by how many bytes they make it larger.
+    """
 
     patches: tuple[diff.Patch, ...] = ()
     recreate: bool = False
     refused: Untranslatable | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    grows: int = 0
 
 
 def changes(virtual: Obj, host: Obj, view: TenantView) -> Changes:
@@ -31,7 +38,10 @@ def changes(virtual: Obj, host: Obj, view: TenantView) -> Changes:
     added, refused = _ephemeral_containers(virtual, host, view)
     if refused is not None:
         _keep_generation(desired, host)
-    return Changes(diff.pod_patches(desired, host, added), _is_outdated(desired, virtual, host), refused)
+    patches = diff.pod_patches(desired, host, added)
+    return Changes(
+        patches, _is_outdated(desired, virtual, host), refused, growth.labels(patches, host), growth.bytes_of(patches, host)
+    )
 
 
 def _ephemeral_containers(virtual: Obj, host: Obj, view: TenantView) -> tuple[list[Obj], Untranslatable | None]:

@@ -1,6 +1,7 @@
 """Creates the host pod of a virtual pod: what it needs first, then the pod, or the refusal as the tenant reads it.
 
-    runtime class known -> translated -> group on the host -> ConfigMaps and Secrets on the host -> devices claimed -> created
+    runtime class known -> translated -> group on the host -> ConfigMaps and Secrets on the host -> room and devices claimed
+                        -> created
 
 From the moment before the request on, the host pod may exist whether or not an answer comes (`Expectations`).
 """
@@ -23,6 +24,7 @@ from syncer.pods.expectations import Expectations
 from syncer.pods.groups import PodGroups
 from syncer.pods.unchanged import Unchanged
 from syncer.quota.claims import Claims
+from syncer.quota.extent import Extent
 from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
 from syncer.tracing import Untraced
@@ -56,6 +58,7 @@ class PodCreation:
         groups: PodGroups,
         classes: HostClasses,
         claims: Claims,
+        extent: Extent,
         host_queue: HostQueue,
         recorder: Recorder,
         expectations: Expectations,
@@ -71,6 +74,7 @@ class PodCreation:
         self._groups = groups
         self._classes = classes
         self._claims = claims
+        self._extent = extent
         self._host_queue = host_queue
         self._recorder = recorder
         self._expectations = expectations
@@ -131,12 +135,14 @@ class PodCreation:
             self._unchanged.note_patched(virtual, made)
 
     async def _claimed(self, key: Key, virtual: Obj, desired: Obj, view: TenantView) -> Obj:
-        """Claim the pod's devices and create it; the claim is dropped if the host refuses the pod."""
+        """Claim the pod's room and devices and create it; the claims are dropped if the host refuses the pod."""
         place = key_of(desired)
         self._host_queue.attempt(key, virtual, desired)
         try:
+            self._extent.claim_pod(place, desired)
             self._claims.claim(place, desired)
         except Untranslatable:
+            self._extent.drop_pod(place)
             self._host_queue.forget(key)
             raise
         self._expectations.expect_creation(key, uid_of(virtual))
@@ -152,6 +158,7 @@ class PodCreation:
             raise
         except ApiError as error:
             self._claims.drop(place)
+            self._extent.drop_pod(place)
             # Only a server that fails may have created it all the same.
             if 400 <= error.status < 500:
                 self._expectations.refused(key)
@@ -170,6 +177,7 @@ class PodCreation:
 
     def _drop(self, key: Key, place: Key) -> None:
         self._claims.drop(place)
+        self._extent.drop_pod(place)
         self._host_queue.forget(key)
 
     async def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:

@@ -6,6 +6,7 @@
     bound by the tenant, no node yet        -> the same
     its group is gone, no node yet          -> the same; its virtual pod waits
     a better one needs its place            -> host pod deleted while it is gated; its virtual pod waits
+    it would take more than there is room for-> nothing; an event on the tenant's pod
     anything else that differs              -> patches; a refusal of the host's is an event on the tenant's pod
 
 An exact patch names the version that it is for, the next one the version that the one before left: where another wrote in
@@ -19,9 +20,10 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
-from syncer.pods.changes import changes
+from syncer.pods.changes import Changes, changes
 from syncer.pods.expectations import Expectations
 from syncer.pods.unchanged import Unchanged
+from syncer.quota.extent import Extent
 from syncer.quota.waiting import Starved
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import podstatus
@@ -43,6 +45,7 @@ class PodPatches:
         unchanged: Unchanged,
         expectations: Expectations,
         starved: Starved,
+        extent: Extent,
         recorder: Recorder,
     ) -> None:
         self._caches = caches
@@ -51,6 +54,7 @@ class PodPatches:
         self._unchanged = unchanged
         self._expectations = expectations
         self._starved = starved
+        self._extent = extent
         self._recorder = recorder
 
     async def push(self, virtual: Obj, host: Obj) -> bool:
@@ -68,6 +72,8 @@ class PodPatches:
                 return True
             if found.refused is not None:
                 self._warn(virtual, found.refused)
+            if not self._has_room(virtual, host, found):
+                return True
             if await self._apply(virtual, host, found.patches):
                 self._starved.forget(key_of(virtual))
             if not found.patches and found.refused is None:
@@ -77,6 +83,18 @@ class PodPatches:
         if gates is not None:
             await self._apply(virtual, host, (diff.Patch(gates, "status"),))
         return pushed or gates is not None
+
+    def _has_room(self, virtual: Obj, host: Obj, found: Changes) -> bool:
+        """Whether there is room for what the patches add to a host pod; if not, it stays as it is and the tenant reads so."""
+        if not found.patches:
+            return True
+        try:
+            self._extent.claim_growth(key_of(host), found.labels, found.grows)
+        except Untranslatable as refused:
+            self._starved.add(key_of(virtual))
+            self._warn(virtual, refused)
+            return False
+        return True
 
     async def _is_behind(self, virtual: Obj) -> bool:
         """Whether the plane now has another virtual pod; if not, it was restored from an older backup, and its spec counts."""

@@ -66,6 +66,7 @@ from syncer.pods.report import PodReport
 from syncer.pods.tokens import Tokens
 from syncer.pods.unchanged import Unchanged
 from syncer.quota.claims import Claims
+from syncer.quota.extent import Extent
 from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
 from syncer.tracing import UNTRACED, Untraced
@@ -107,6 +108,7 @@ class Pods:
         groups: PodGroups,
         classes: HostClasses,
         claims: Claims,
+        extent: Extent,
         host_queue: HostQueue,
         recorder: Recorder,
         deletions: ObservedDeletions,
@@ -141,6 +143,7 @@ class Pods:
             groups=groups,
             classes=classes,
             claims=claims,
+            extent=extent,
             host_queue=host_queue,
             recorder=recorder,
             expectations=self._expectations,
@@ -154,6 +157,7 @@ class Pods:
             unchanged=self._unchanged,
             expectations=self._expectations,
             starved=starved,
+            extent=extent,
             recorder=recorder,
         )
 
