@@ -56,6 +56,8 @@ _.max_nominal
 _.max_per_pod
 _.max_limit_request_ratio
 _.max_per_claim
+_.max_pod_bytes
+_.max_service_endpoints
 _.max_dedicated
 _.drain_deadline
 _.log_rate

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from bulkhead.api.syncersettings import (
-    LARGEST_POD_BYTES,
     LOG_BYTES_PER_SECOND,
+    MAX_POD_BYTES,
+    MAX_SERVICE_ENDPOINTS,
     POD_BYTES,
     READ_AGAIN,
     SERVICE_ENDPOINTS,
@@ -111,8 +112,8 @@ class Settings(
     container_defaults: ContainerDefaults = ContainerDefaults()
     most_per_claim: _Text = ""  # a quantity; empty: any size
     # What all pods, and all Services, may take on the host together (`syncer/quota/extent.py`).
-    most_pod_bytes: Annotated[int, msgspec.Meta(ge=1 << 20, le=LARGEST_POD_BYTES)] = POD_BYTES
-    most_service_endpoints: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = SERVICE_ENDPOINTS
+    most_pod_bytes: Annotated[int, msgspec.Meta(ge=1 << 20, le=MAX_POD_BYTES)] = POD_BYTES
+    most_service_endpoints: Annotated[int, msgspec.Meta(ge=1, le=MAX_SERVICE_ENDPOINTS)] = SERVICE_ENDPOINTS
     enforced_node_selector: _Map = {}
     enforced_tolerations: tuple[dict[str, Any], ...] = ()
     allowed_tolerations: tuple[dict[str, Any], ...] = ()  # what pods may ask for besides

@@ -63,6 +63,7 @@ Subject = Annotated[str, text(253)]
 StorageSize = Annotated[str, text(20, r"^[1-9][0-9]{0,5}(Mi|Gi|Ti)$")]
 StoreQuota = Annotated[str, text(12, r"^([1-9][0-9]{2,4}Mi|[1-8]Gi)$")]
 StreamRate = Annotated[str, text(8, r"^([1-9][0-9]{0,4}Mi|[1-9][0-9]?Gi)$")]
+PodBytes = Annotated[str, text(5, r"^([1-9][0-9]?|1[0-8][0-9]|19[0-2])Mi$")]
 Moment = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
 # Values of `bulkhead.api.privileges`; of tenant and class alike.
 DropPrivileges = Literal["Never", "SlinkyWorkers"]

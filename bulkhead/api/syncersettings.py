@@ -19,11 +19,12 @@ SESSION_BYTES_PER_SECOND: Final = 8 << 20
 # What a tenant's pods, those that have ended among them, may have on the host together, unless the settings say otherwise. The
 # syncer's copy of the host's pods has room for twice as much.
 POD_BYTES: Final = 128 << 20
-LARGEST_POD_BYTES: Final = 192 << 20
+MAX_POD_BYTES: Final = 192 << 20
 # How many endpoints a tenant's Services may have on the host together: of each its ports, once for each pod. At least so many,
 # and so many for each pod that the tenant may have.
 SERVICE_ENDPOINTS: Final = 20_000
 SERVICE_ENDPOINTS_OF_POD: Final = 20
+MAX_SERVICE_ENDPOINTS: Final = 100_000_000
 
 # Numbers, bounds and names that the syncer looks up for each object. All other settings say who the tenant is, what to watch,
 # or where to listen.

@@ -12,6 +12,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.planecpu import usual_cpu_limit
 from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, readable
+from bulkhead.api.syncersettings import POD_BYTES
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
 from controller import allotment, cohorts
@@ -182,7 +183,7 @@ def _quota_mib(case: Case) -> int:
 
 
 def _quota(case: Case) -> Quota:
-    bounds = case.bounds
+    bounds, offered = case.bounds, section_of(case.bounds, "quota")
     return Quota(
         gpu_resources=tuple(allotment.gpu_resources(bounds)),
         extended_resources=tuple(allotment.extended_resources(bounds)),
@@ -191,6 +192,8 @@ def _quota(case: Case) -> Quota:
         container_defaults=allotment.container_defaults(bounds),
         pod_bounds=allotment.pod_bounds(bounds),
         most_per_claim=allotment.most_per_claim(bounds),
+        most_pod_bytes=int(readable(offered.get("maxPodBytes")) or POD_BYTES),
+        most_endpoints=int(readable(offered.get("maxServiceEndpoints")) or 0),
         device_classes=tuple(allotment.device_classes(bounds).items()),
     )
 

@@ -13,7 +13,14 @@ from bulkhead.api.backup import DAILY, HOURLY, WEEKLY
 from bulkhead.api.objects import Obj
 from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import Amount
-from bulkhead.api.syncersettings import LOG_BYTES_PER_SECOND, SESSION_BYTES_PER_SECOND
+from bulkhead.api.syncersettings import (
+    LOG_BYTES_PER_SECOND,
+    MAX_SERVICE_ENDPOINTS,
+    POD_BYTES,
+    SERVICE_ENDPOINTS,
+    SERVICE_ENDPOINTS_OF_POD,
+    SESSION_BYTES_PER_SECOND,
+)
 from controller.plane.addresses import ALWAYS, Reserved
 from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.sizing import STORE_QUOTA_MIB
@@ -99,6 +106,8 @@ class Quota:
     container_defaults: by resource, the request and the limit (quantities, empty for none) of containers that set none.
     pod_bounds: what one pod may request.
     most_per_claim: the most storage that one claim may request, a quantity; empty if the class sets none.
+    most_pod_bytes: how large all pods may be together on the host, in bytes.
+    most_endpoints: how many endpoints the class lets all Services have together on the host; 0 if it sets none.
     device_classes: the DeviceClasses that claims may name, each with the resource that it stands for (its name), or with the
         number of its devices that all claims together may request.
     """
@@ -110,12 +119,21 @@ class Quota:
     container_defaults: tuple[tuple[str, str, str], ...] = ()
     pod_bounds: tuple[PodBound, ...] = ()
     most_per_claim: str = ""
+    most_pod_bytes: int = POD_BYTES
+    most_endpoints: int = 0
     device_classes: tuple[tuple[str, str | int], ...] = ()
 
     @property
     def allotted(self) -> dict[str, Amount]:
         """How much the tenant may use of each resource: 0 of a GPU resource without a limit."""
         return dict.fromkeys((*self.gpu_resources, *self.extended_resources), Amount.of(0)) | dict(self.limits)
+
+    @property
+    def service_endpoints(self) -> int:
+        """How many endpoints all Services may have together: what the class says, else what follows from the number of pods."""
+        pods = dict(self.object_limits).get("pods", Amount.of(0))
+        of_pods = int(pods.number) * SERVICE_ENDPOINTS_OF_POD if pods.is_whole else 0
+        return self.most_endpoints or min(max(SERVICE_ENDPOINTS, of_pods), MAX_SERVICE_ENDPOINTS)
 
     @property
     def device_class_resources(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ import json
 from bulkhead.api import devices, syncersettings
 from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
 from bulkhead.api.objects import Obj
+from bulkhead.api.syncersettings import POD_BYTES, SERVICE_ENDPOINTS
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.sections import DRAIN_SECONDS, Syncing
@@ -131,6 +132,9 @@ def _bounds(spec: PlaneSpec) -> Obj:
         "mostPerPod": {bound.resource: bound.most for bound in spec.quota.pod_bounds if bound.most},
         "mostLimitRequestRatio": {bound.resource: bound.ratio for bound in spec.quota.pod_bounds if bound.ratio},
         "mostPerClaim": spec.quota.most_per_claim,
+        # What is built into the syncer itself is not written, so that no syncer gets other settings by it.
+        "mostPodBytes": spec.quota.most_pod_bytes if spec.quota.most_pod_bytes != POD_BYTES else 0,
+        "mostServiceEndpoints": endpoints if (endpoints := spec.quota.service_endpoints) != SERVICE_ENDPOINTS else 0,
     }
     return {field: bounds for field, bounds in found.items() if bounds}
 

@@ -40,7 +40,11 @@ def changes(virtual: Obj, host: Obj, view: TenantView) -> Changes:
         _keep_generation(desired, host)
     patches = diff.pod_patches(desired, host, added)
     return Changes(
-        patches, _is_outdated(desired, virtual, host), refused, growth.labels(patches, host), growth.bytes_of(patches, host)
+        patches,
+        _is_outdated(desired, virtual, host),
+        refused,
+        labels=growth.labels(patches, host) if patches else {},
+        grows=growth.bytes_of(patches, host),
     )
 
 

@@ -1,7 +1,8 @@
 """By how much patches make a host pod larger, and its labels after them. Pure.
 
-Only what a tenant may add to a pod that is there counts: labels, annotations, images, tolerations and ephemeral containers. Two
-things never want for room: the labels by which a network policy isolates a pod, and the number of its generation.
+Only what a tenant may add to a pod that is there counts: labels, annotations, images, tolerations and ephemeral containers. The
+platform's own notes never want for room: the labels by which a network policy isolates a pod, the number of its generation, and
+the list of what was set, which counts as soon as the cache shows it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +15,9 @@ from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate import diff
 from syncer.translate.kinds.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED
 from syncer.translate.kinds.pod import GENERATION
+from syncer.translate.metadata import APPLIED
 
-_FREE: Final = frozenset({EGRESS_ISOLATED, INGRESS_ISOLATED, GENERATION})
+_FREE: Final = frozenset({APPLIED, EGRESS_ISOLATED, INGRESS_ISOLATED, GENERATION})
 
 
 def labels(patches: Sequence[diff.Patch], host: Obj) -> dict[str, str]:

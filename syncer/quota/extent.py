@@ -147,11 +147,11 @@ class Extent:
     def _check_reach(self, key: Key, labels: Labels, hope: str) -> None:
         most, after = self.limits.endpoints, self._reach.with_pod(key, labels)
         if after > most and after > self._reach.total:
-            largest, *others = self._reach.selecting(labels)
-            more = f" and {len(others)} more Services select it" if others else " selects it"
+            largest = self._reach.selecting(labels)[0]
             text = (
                 f"Services may have {most} endpoints together, {_EACH}: with this pod they would have {after}. "
-                f"Service {largest.name} with {largest.ports} ports{more}: use fewer ports, or delete Services. {hope}"
+                f"Of those that select it, {largest.name} has most ports ({largest.ports}): use fewer ports, or delete "
+                f"Services. {hope}"
             )
             raise Untranslatable(Reason.QUOTA_EXCEEDED, text)
 

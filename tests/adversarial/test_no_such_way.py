@@ -129,7 +129,7 @@ def fields_of(schema: Mapping[str, Any]) -> Iterator[str]:
             yield from fields_of(schema[inner])
 
 
-@pytest.mark.parametrize("field", ["logRate", "sessionRate", "cpuLimits", "clones"])
+@pytest.mark.parametrize("field", ["logRate", "sessionRate", "cpuLimits", "clones", "maxPodBytes", "maxServiceEndpoints"])
 def test_a_tenant_has_no_field_for_what_its_class_alone_decides(field: str) -> None:
     """G9: rates of streams and bounds of planes stand in the class, and a Tenant that names them says nothing."""
     found = {

@@ -12,6 +12,7 @@ from bulkhead.api.fields import (
     ApiModel,
     Count,
     DnsLabel,
+    PodBytes,
     Quantity,
     ResourceName,
     Rule,
@@ -98,6 +99,17 @@ class ClassQuota(ApiModel):
         description="Maximum number of mirrored objects of each kind on the host; a tenant may request fewer. Kinds that are "
         "not listed have a built-in limit.",
         json_schema_extra=rules(RESOURCE_KEYS, OBJECT_KEYS),
+    )
+    max_pod_bytes: PodBytes | None = Field(
+        None,
+        description="How large all pods of a tenant may be together on the host, those that have ended among them, 1Mi to "
+        "192Mi; 128Mi by default. Pods that are there stay; new ones, and changes that make one larger, wait for room.",
+    )
+    max_service_endpoints: Annotated[int, Field(ge=1, le=100_000_000)] | None = Field(
+        None,
+        description="How many endpoints all Services of a tenant may have together on the host: of each Service its ports, "
+        "once for each pod that it selects. By default 20 for each pod that the tenant may have (objects.pods), and at least "
+        "20000. What is there stays; Services, and pods that Services select, wait for room.",
     )
 
 

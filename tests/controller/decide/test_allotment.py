@@ -404,6 +404,32 @@ def test_the_class_says_how_fast_logs_and_sessions_pass(logs: str | None, sessio
 
 
 @pytest.mark.parametrize(
+    ("quota", "asked", "told"),
+    [
+        ({}, {}, {}),
+        ({"maxPodBytes": "128Mi", "maxServiceEndpoints": 20_000}, {}, {}),
+        ({"maxPodBytes": "1Mi"}, {}, {"mostPodBytes": 1 << 20}),
+        ({"maxServiceEndpoints": 7}, {}, {"mostServiceEndpoints": 7}),
+        # A class with more pods gives each of them as many places behind Services; one with fewer takes nothing away.
+        ({"objects": {"pods": 5000}}, {}, {"mostServiceEndpoints": 100_000}),
+        ({"objects": {"pods": 5000}, "maxServiceEndpoints": 7}, {}, {"mostServiceEndpoints": 7}),
+        ({"objects": {"pods": 5000}}, {"pods": 2000}, {"mostServiceEndpoints": 40_000}),
+        ({"objects": {"pods": 10}}, {}, {}),
+        ({"objects": {"pods": 1_000_000}}, {}, {"mostServiceEndpoints": 20_000_000}),
+        ({"maxPodBytes": "large", "maxServiceEndpoints": "many"}, {}, {}),
+    ],
+)
+def test_the_class_says_what_all_pods_and_all_services_may_take_on_the_host(
+    quota: dict[str, Any], asked: dict[str, int], told: dict[str, int]
+) -> None:
+    wants = {"quota": {"objects": asked}} if asked else {}
+    found = settings(plane_for(tenant(**wants), tenant_class(quota=quota)))
+    # What is the built-in one restarts no syncer.
+    assert {name: value for name, value in found.items() if name in ("mostPodBytes", "mostServiceEndpoints")} == told
+    assert read(json.dumps(found).encode()).most_service_endpoints == told.get("mostServiceEndpoints", 20_000)
+
+
+@pytest.mark.parametrize(
     ("deadline", "seconds"), [(None, 3600), ("1h", 3600), ("90m", 5400), ("30s", 30), ("0s", 0), ("Never", -1), ("soon", 3600)]
 )
 def test_the_class_says_for_how_long_budgets_hold_up_a_drain(deadline: str | None, seconds: int) -> None:

@@ -203,6 +203,8 @@ TAKEN_OVER: dict[str, dict[str, Any]] = {
     "mostPerPod": {"quota": {"pod_bounds": (PodBound("cpu", most="4"),)}},
     "mostLimitRequestRatio": {"quota": {"pod_bounds": (PodBound("cpu", ratio="2"),)}},
     "mostPerClaim": {"quota": {"most_per_claim": "1Ti"}},
+    "mostPodBytes": {"quota": {"most_pod_bytes": 64 << 20}},
+    "mostServiceEndpoints": {"quota": {"most_endpoints": 500}},
     "containerDefaults": {"quota": {"container_defaults": (("cpu", "20m", ""),)}},
     "gatedResources": {"ledger": {"gated_resources": ("nvidia.com/gpu",)}},
     "gatedGangs": {"ledger": {"gated_gangs": True}},

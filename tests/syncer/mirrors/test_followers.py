@@ -11,10 +11,12 @@ from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.mirrors.services import Services
 from syncer.mirrors.volumeclaims import VolumeClaims
+from syncer.quota.extent import Extent, Limits
 from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import nodeports, snapshot
 from syncer.translate.references import CLAIM
 from syncer.work import Item
+from tests.kit.fakeclock import FakeClock
 
 ADDRESS: Final = "10.112.4.50"
 WANTS: Final[Obj] = {"metadata": {"name": "web"}, "spec": {"clusterIP": ADDRESS}}
@@ -37,19 +39,38 @@ class Queue:
         self.added.append(item)
 
 
-def services(queue: Any, held_by: str) -> Services:
+def services(queue: Any, held_by: str, extent: Extent | None = None) -> Services:
     held = {"metadata": {"namespace": "work", "name": "held"}, "spec": {"clusterIP": ADDRESS}}
     caches: Any = SimpleNamespace(
         host={"Service": SimpleNamespace(store=Store({Key("work", "held"): held}))},
         work_of=lambda _kind, _meta: Item(held_by, Key("space", "other")),
+        host_key=lambda _kind, key: Key("work", key.name),
     )
-    return Services(caches, queue)
+    return Services(caches, queue, extent or Extent(Limits(1, 1), FakeClock()))
 
 
 def test_node_ports_of_the_tenant_give_way_to_its_service() -> None:
     queue = Queue()
     assert services(queue, nodeports.KIND).refused(TAKEN, WANTS) == 2.0
     assert queue.added == [Item(nodeports.KIND, Key("space", "other"))]
+
+
+def test_a_service_takes_room_for_its_ports_and_gives_it_back_where_the_host_refuses_it() -> None:
+    extent = Extent(Limits(1, 10), FakeClock())
+    service = services(Queue(), "Service", extent)
+
+    def host(name: str, ports: int) -> Obj:
+        return {"metadata": {"namespace": "work", "name": name}, "spec": {"ports": [{"port": port} for port in range(ports)]}}
+
+    item = Item("Service", Key("", "web"))
+    service.before_create(item, host("web", 8))
+    with pytest.raises(Untranslatable, match="The Service is mirrored when enough is free"):
+        service.before_create(item, host("late", 3))
+    service.refused(Forbidden(403, "Forbidden", "no"), WANTS)
+    service.before_create(item, host("late", 3))
+    service.before_patch(host("late", 3), host("late", 10))
+    with pytest.raises(Untranslatable, match="it stays as it is until enough is free"):
+        service.before_patch(host("late", 10), host("late", 11))
 
 
 def test_an_address_that_another_has_is_named() -> None:

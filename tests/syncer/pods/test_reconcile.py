@@ -10,11 +10,14 @@ from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import Unavailable, Unprocessable
 from bulkhead.kube.objects import Key
+from syncer import metrics
 from syncer.pods.reconcile import Pods
+from syncer.quota.extent import Extent, Limits
 from syncer.translate.kinds import gate
 from syncer.translate.podspec import placement
 from syncer.work import UNPLACED, Again, Item, Stale
 from tests.kit import translationsamples as samples
+from tests.kit.fakeclock import FakeClock
 
 KEY = Key("team", "web-0")
 HOST_KEY = Key("work", "web-0-x")
@@ -91,6 +94,7 @@ class Bed:
             check=lambda *_: None,
             claim=lambda *_: None,
             drop=lambda *_: None,
+            add=lambda *_, **__: None,
             warn=lambda _pod, reason, text, last=False: self.warned.append((reason, text, last)),
         )
         groups: Any = SimpleNamespace(
@@ -109,9 +113,10 @@ class Bed:
             attempt=lambda *_: None, refused=lambda *_: None, made=lambda *_: None, forget=lambda *_: None,
             rank=lambda _pod: (0, 0, 0, "", ""), gives_way=lambda _key: False, may_take_back=lambda *_: False,
         )  # fmt: skip
+        self.extent = Extent(Limits(1 << 30, 1 << 30), FakeClock())
         self.pods = Pods(
             caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=groups,
-            classes=other, claims=quiet, host_queue=best, recorder=quiet, deletions=other, breaker=other,
+            classes=other, claims=quiet, extent=self.extent, host_queue=best, recorder=quiet, deletions=other, breaker=other,
             placed=self.placed,
         )  # fmt: skip
 
@@ -237,6 +242,23 @@ async def test_after_a_create_without_an_answer_the_host_is_asked(bed: Bed, erro
     await bed.reconcile()
     assert (("read host",) in bed.done) is asked
     assert bed.done[-1] == ("create",)
+
+
+async def test_a_pod_without_room_is_told_so_and_a_refused_one_takes_none(bed: Bed) -> None:
+    bed.cached["virtual"] = bed.live["virtual"] = virtual()
+    bed.extent.adopt(Limits(1, 1))
+    assert await bed.reconcile() == 30
+    assert bed.done[-1][0] == "refusal"
+    assert bed.done[-1][1].startswith("pods may have 1 bytes together on the host")
+    assert [reason for reason, _, _ in bed.warned] == ["QuotaExceeded"]
+    bed.extent.adopt(Limits(1 << 30, 1))
+    bed.failing = Unprocessable(422, "Invalid", "no")
+    await bed.reconcile()
+    assert metrics.POD_BYTES._value.get() == 0
+    bed.failing = None
+    await bed.reconcile()
+    assert bed.done[-1] == ("create",)
+    assert metrics.POD_BYTES._value.get() > 0
 
 
 async def test_a_host_pod_that_an_earlier_create_made_for_other_marks_is_compared_again(bed: Bed) -> None:
