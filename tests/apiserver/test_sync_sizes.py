@@ -6,6 +6,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS
 from syncer import metrics
 from syncer.mirrors import referenced
+from syncer.quota.extent import Limits
 from tests.kit.syncerbed import SyncerBed, until
 
 PODS_OF_ALL = 6
@@ -96,3 +97,58 @@ async def test_configmaps_and_secrets_are_bounded_together_and_not_only_counted(
 async def _holds(bed: SyncerBed, name: str, size: int) -> bool:
     found = await bed.copy(CONFIG_MAPS, name)
     return found is not None and len(found["data"]["x"]) == size
+
+
+async def test_pods_are_bounded_together_the_ended_ones_among_them_and_not_only_counted(bed: SyncerBed) -> None:
+    assert bed.session is not None
+    bed.session.extent.adopt(Limits(700_000, 1000))
+    for name in ("ended", "second", "third"):
+        await bed.create(bed.pod(name, containers=[{"name": "main", "image": "busybox:1.36", "args": ["x" * 200_000]}]))
+    await bed.run(await bed.mirrored("ended"), "Succeeded")
+    for name in ("second", "third"):
+        await bed.mirrored(name)
+    await bed.create(bed.pod("late", containers=[{"name": "main", "image": "busybox:1.36", "args": ["x" * 200_000]}]))
+    # Said where a user looks: in the pod's condition, and in an event.
+    await bed.event("late", "pods may have 700000 bytes together", "those that have ended among them", reason="QuotaExceeded")
+    assert ((await bed.condition("late")) or {})["reason"] == "QuotaExceeded"
+    await bed.create(bed.pod("small"))
+    await bed.mirrored("small")
+    # A running pod that its labels would make larger than there is room for stays as it is; a smaller label has room.
+    note = {"metadata": {"annotations": {"note": "x" * 120_000}}}
+    await bed.plane.patch(PODS, "third", note, bed.space)
+    await bed.event("third", "The pod changes on the host when enough is free", reason="QuotaExceeded")
+    assert "note" not in await _notes(bed, "third")
+    await bed.plane.patch(PODS, "third", {"metadata": {"annotations": {"note": "y"}}}, bed.space)
+    await until(lambda: _is_noted(bed, "third", "y"), "a note that has room")
+    # Nothing of that is another after a start, in whatever order the keys come then.
+    await bed.stop()
+    session = bed.begin()
+    session.extent.adopt(Limits(700_000, 1000))
+    await bed.idle()
+    assert await bed.mirror("late") is None
+    # The pod that ended is deleted, and the one that waits starts.
+    await bed.plane.delete(PODS, "ended", bed.space, grace_seconds=0)
+    await bed.mirrored("late")
+
+
+async def test_pods_of_an_older_platform_that_are_beyond_the_bound_stay(bed: SyncerBed) -> None:
+    for name in ("a", "b"):
+        await bed.create(bed.pod(name))
+    hosts = [await bed.mirrored(name) for name in ("a", "b")]
+    await bed.stop()
+    session = bed.begin()
+    session.extent.adopt(Limits(1, 1))
+    await bed.idle()
+    await bed.patrolled()
+    assert {host["metadata"]["uid"] for host in await bed.host_pods()} == {host["metadata"]["uid"] for host in hosts}
+    await bed.create(bed.pod("c"))
+    await bed.event("c", "bytes together on the host", reason="QuotaExceeded")
+
+
+async def _notes(bed: SyncerBed, name: str) -> Obj:
+    found: Obj = (await bed.mirrored(name))["metadata"].get("annotations") or {}
+    return found
+
+
+async def _is_noted(bed: SyncerBed, name: str, text: str) -> bool:
+    return (await _notes(bed, name)).get("note") == text

@@ -15,6 +15,8 @@ from tests.chart.admission_objects import (
     pod,
     pod_group,
     selectors,
+    service,
+    service_ports,
     with_path,
 )
 
@@ -30,6 +32,7 @@ KEPT: dict[str, Change] = {
         **ledger.KEPT,
         "a resource that is no longer allowed": pod({"resources": {"limits": {"kvm/kvm": "1", "nvidia.com/gpu": "1"}}}),
         "node ports at another address": node_ports(externalIPs=["10.112.8.11"]),
+        "a Service with many ports": service(ports=service_ports(300)),
         "a claim of a class that was withdrawn": devices({"deviceClassName": "of-the-host"}),
         "a claim with such an alternative": devices(choice({}, {"deviceClassName": "of-others"})),
         "a claim with tolerations": devices({"tolerations": EVERY_TAINT}),
@@ -54,6 +57,10 @@ JUDGED: dict[str, tuple[str, Change]] = {
     "another port at another address": (
         "service: no external address but that of the tenant's nodes",
         Change(node_ports(externalIPs=["10.112.8.11"]), {"spec": {"publishNotReadyAddresses": True}}, by_others=True),
+    ),
+    "one more of many ports": (
+        "service: at most 250 ports",
+        Change(service(ports=service_ports(300)), {"spec": {"ports": service_ports(301)}}, by_others=True),
     ),
     "another host of a domain that was withdrawn": (
         "ingress: each rule has a host of its own tenant",

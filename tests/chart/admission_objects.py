@@ -130,6 +130,10 @@ def service(**spec: Any) -> dict[str, Any]:
     return mirrored("Service", spec=content | spec)
 
 
+def service_ports(number: int) -> list[dict[str, Any]]:
+    return [{"name": f"p{port}", "port": port} for port in range(1, number + 1)]
+
+
 def node_ports(*ports: int, **spec: Any) -> dict[str, Any]:
     content = {
         "ports": [{"name": f"p{port}", "port": port} for port in ports or (30080,)],

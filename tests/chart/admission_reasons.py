@@ -155,6 +155,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "callers behind the node's address",
         "callers behind the node's address by default",
     ),
+    "service: at most 250 ports": ("a port more than a Service has",),
     "service: node ports need a selector": ("node ports of no pods",),
     "service: selects only pods of its own tenant": ("node ports of another tenant's pods", "another tenant's pods"),
     "network policy: from pods of its own tenant only": ("a policy for everyone", "a policy for another tenant"),

@@ -422,7 +422,7 @@ def test_the_class_says_how_fast_logs_and_sessions_pass(logs: str | None, sessio
 def test_the_class_says_what_all_pods_and_all_services_may_take_on_the_host(
     quota: dict[str, Any], asked: dict[str, int], told: dict[str, int]
 ) -> None:
-    wants = {"quota": {"objects": asked}} if asked else {}
+    wants: dict[str, Any] = {"quota": {"objects": asked}} if asked else {}
     found = settings(plane_for(tenant(**wants), tenant_class(quota=quota)))
     # What is the built-in one restarts no syncer.
     assert {name: value for name, value in found.items() if name in ("mostPodBytes", "mostServiceEndpoints")} == told
