@@ -256,9 +256,9 @@ class Session:
                 informer.on_back = back
 
     def _counted(self, kind: str) -> Callable[[Change], None]:
-        store = self.caches.host[kind].store
-
         def counted(change: Change) -> None:
+            # Looked up late: a kind that the tenant is not offered has no copy, and no changes.
+            store = self.caches.host[kind].store
             host = store.get(change.key)
             self.claims.seen(change, host, kind)
             if kind == "Pod":
