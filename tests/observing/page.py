@@ -13,7 +13,7 @@ _WHERE: Final = {
 leads; a pod that loses the lease drops them. A tenant has 60 series at the most, with
 one line of quota; each further flavor or resource of its quota adds twelve.""",
     "syncer": """Port 8080 of each tenant's syncer. The scrape adds the label `tenant`. A syncer at rest has 150 series, one at
-work on every kind 430 at the most.""",
+work on every kind 435 at the most.""",
     "proxy": "Port 8080 of each pod of the proxy.",
     "gpumetrics": "Port 8080 of the pod `bulkhead-gpumetrics`, where the chart's `gpuMetrics` is on.",
 }
