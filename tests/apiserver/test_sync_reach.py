@@ -1,10 +1,13 @@
 """Services of a tenant on the host: how many endpoints they have together is bounded, and not only their number."""
 
+import contextlib
 from typing import Any
 
 from bulkhead.api.objects import Obj
+from bulkhead.kube.errors import NotFound
 from bulkhead.kube.resources import PODS, SERVICES
 from syncer.quota.extent import Limits
+from syncer.translate.kinds import nodeports
 from tests.kit.syncerbed import SyncerBed, until
 
 WEB = {"app": "web"}
@@ -83,3 +86,35 @@ async def test_services_of_an_older_platform_that_are_beyond_the_bound_stay(bed:
     assert (await bed.mirrored("a"))["metadata"]["uid"] == host["metadata"]["uid"]
     await service(bed, "late", 1)
     await bed.event("late", "Services may have 1 endpoints together", reason="QuotaExceeded")
+
+
+async def test_node_ports_are_endpoints_as_well_and_hold_up_nothing_else(bed: SyncerBed) -> None:
+    assert bed.session is not None
+    bed.session.extent.adopt(Limits(1 << 30, 5))
+    await pod(bed, "a", **WEB)
+    await bed.mirrored("a")
+    await service(bed, "web", 3)
+    await bed.copied(SERVICES, "web")
+    await bed.plane.patch(SERVICES, "web", {"spec": {"type": "NodePort"}}, bed.space)
+    await bed.event("web", "node ports are not served", "Services may have 5 endpoints together", reason="QuotaExceeded")
+    assert await has_ports(bed, "web", 3)
+    assert await node_ports(bed, "web") is None
+    bed.session.extent.adopt(Limits(1 << 30, 6))
+    await bed.patrolled()
+    assert len((await until(lambda: node_ports(bed, "web"), "node ports"))["spec"]["ports"]) == 3
+    # They grow within the room alone.
+    ports = [{"name": f"p{port}", "port": port} for port in range(1, 5)]
+    bed.session.extent.adopt(Limits(1 << 30, 7))
+    await bed.plane.patch(SERVICES, "web", {"spec": {"ports": ports}}, bed.space)
+    await bed.event("web", "it stays as it is until enough is free", reason="QuotaExceeded")
+    await bed.idle()
+    found = await node_ports(bed, "web")
+    assert found is not None
+    mirror = await bed.copied(SERVICES, "web")
+    assert len(found["spec"]["ports"]) + len(mirror["spec"]["ports"]) == 7
+
+
+async def node_ports(bed: SyncerBed, name: str) -> Obj | None:
+    with contextlib.suppress(NotFound):
+        return await bed.host.get(SERVICES, bed.host_name(nodeports.KIND, name), bed.work)
+    return None
