@@ -115,7 +115,7 @@ async def test_pods_are_bounded_together_the_ended_ones_among_them_and_not_only_
     for name in ("second", "third"):
         await bed.mirrored(name)
     await bed.create(of_size(bed, "late"))
-    # Said where a user looks: in the pod's condition, and in an event.
+    # A user reads why in the pod's condition, and in an event.
     await bed.event("late", "pods may have 350000 bytes together", "those that have ended among them", reason="QuotaExceeded")
     assert ((await bed.condition("late")) or {})["reason"] == "QuotaExceeded"
     await bed.create(bed.pod("small"))

@@ -220,7 +220,7 @@ def test_services_made_before_their_pods_do_not_get_round_it() -> None:
         "Of those that select it, team/large has most ports (40): use fewer ports, or delete Services. "
         "The pod starts when enough is free."
     )
-    assert bed.has_room("p3", pod(labels=OTHER)), "a pod that no Service selects is no endpoint"
+    assert bed.has_room("p3", pod(labels=OTHER)), "a pod that no Service selects is not an endpoint"
 
 
 def test_labels_that_lead_a_running_pod_to_services_need_room_too() -> None:

@@ -1,4 +1,4 @@
-"""The endpoints of a tenant's Services: kept up one change at a time, and the same as counted anew."""
+"""The endpoints of a tenant's Services: kept up one change at a time, and the same as a count of everything."""
 
 from typing import Any
 
