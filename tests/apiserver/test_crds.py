@@ -17,7 +17,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Resource
+from bulkhead.kube.objects import Resource, key_of
 from bulkhead.ledger.given import rules_of
 from bulkhead.ledger.model import Rules
 from tests.kit import yamlfiles
@@ -46,6 +46,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def client(apiservers: Pair) -> AsyncIterator[Client]:
     async with Client(by_token(apiservers.host.admin), user_agent="tests", field_manager="tests") as made:
         await install(made)
+        # Tests before these share the server, and may have left objects of the names that cases have.
+        for r in (kinds.TENANT_CLASSES, kinds.COHORTS):
+            for left in (await made.list(r)).items:
+                await made.delete(r, key_of(left).name)
         yield made
 
 
