@@ -1,6 +1,7 @@
 """Ways that a tenant might try and that there are not: kinds, rights, headers, archives. Controls would find one."""
 
 import ast
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -84,6 +85,7 @@ def test_a_plane_believes_headers_of_its_own_front_proxy_alone() -> None:
     assert flag_values["requestheader-client-ca-file"] != flag_values["client-ca-file"]
 
 
+@functools.cache
 def imported(path: str) -> set[str]:
     found: set[str] = set()
     for file in (ROOT / path).rglob("*.py"):
