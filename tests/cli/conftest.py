@@ -35,16 +35,21 @@ def host_file(host_config: KubeConfig, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def cli(host_client: Client, host_file: Path) -> Cli:
+async def cli(host_client: Client, host_file: Path) -> AsyncIterator[Cli]:
     """Run the command against the host and return what it printed. The host has one class, `standard`."""
     await install(host_client)
+    made = False
     with contextlib.suppress(AlreadyExists):
         await host_client.create(kinds.TENANT_CLASSES, _CLASS | {"metadata": {"name": "standard"}, "spec": _BOUNDS})
+        made = True
 
     async def run(*arguments: str, **environment: str) -> Outcome:
         return await finish(await start(*arguments, environment={"KUBECONFIG": str(host_file)} | environment))
 
-    return run
+    yield run
+    # Reconciles of Tenants share the server, and have another class of that name.
+    if made:
+        await host_client.delete(kinds.TENANT_CLASSES, "standard")
 
 
 @pytest.fixture
