@@ -88,17 +88,18 @@ class Runner:
     interrupted: bool = False
     failed: str = ""
     _loads: dict[str, Load] = field(default_factory=dict)
+    _recorders: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _slower: int = 1
 
     def run(self, plan: Plan) -> list[Record]:
         """Run the plan and return all records: those of the recorders, of the loads, and its own."""
         opened = self._prepare(plan.members)
-        recorders = self._with_room(opened)
         done: list[str] = []
         try:
+            self._with_room(opened)
             baseline = self._baseline(plan)
             try:
-                self._all(plan, opened, recorders, done)
+                self._all(plan, opened, self._recorders, done)
                 self._last_look(opened)
             except KeyboardInterrupt:
                 self.interrupted = True
@@ -106,7 +107,7 @@ class Runner:
             self.records.append(baseline(done))
         finally:
             self._stop_loads()
-            codes = {name: _end(process) for name, process in recorders.items()}
+            codes = {name: _end(process) for name, process in self._recorders.items()}
         if not self.failed and (ended := [f"{name} with code {code}" for name, code in codes.items() if code != 0]):
             self.failed = f"ended before the run was over: {', '.join(ended)}"
         return self._gather()
@@ -129,21 +130,20 @@ class Runner:
             load.prepare()
         return opened
 
-    def _with_room(self, opened: Mapping[str, Tenant]) -> dict[str, subprocess.Popen[bytes]]:
-        """Start load and recorders, as slow as the machine needs them. Returns the recorders."""
+    def _with_room(self, opened: Mapping[str, Tenant]) -> None:
+        """Start load and recorders, as slow as the machine needs them."""
         self._calm()
         for load in self._loads.values():
             load.start()
         while True:
-            recorders = self._record(opened)
+            self._recorders = self._record(opened)
             time.sleep(self.pace.settle)
             busy = _busy(_LOOK_SECONDS)
-            self.note(
-                f"{busy:.0%} of the CPU is busy" + (f", load and probes {self._slower} times slower" * (self._slower > 1))
-            )
+            how = f", load and probes {self._slower} times slower" if self._slower > 1 else ""
+            self.note(f"{busy:.0%} of the CPU is busy{how}")
             if busy <= MOST_BUSY or self._slower >= MOST_SLOWER:
-                return recorders
-            for process in recorders.values():
+                return
+            for process in self._recorders.values():
                 _end(process)
             self._slower *= 2
             for load in self._loads.values():
