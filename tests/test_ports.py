@@ -1,5 +1,6 @@
 """Processes of any runs beside each other never draw the same port, and a process that was killed holds none."""
 
+import socket
 import subprocess
 import sys
 from collections import Counter, deque
@@ -49,6 +50,19 @@ def test_no_two_processes_draw_the_same_port() -> None:
         found += [ports.free_port() for _ in range(_DRAWS)]
     assert len(found) == 3 * 3 * _DRAWS + _DRAWS
     assert [port for port, times in Counter(found).items() if times > 1] == []
+
+
+def test_no_connection_gets_what_was_drawn_and_its_server_does() -> None:
+    port = ports.free_port()
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.socket() as connecting:
+        with pytest.raises(OSError, match="Address already in use"):
+            connecting.bind(("127.0.0.1", port))
+        for _ in range(2):
+            with socket.create_server(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
+                pass
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port))
+        connecting.connect(there.getsockname())
 
 
 def test_what_a_killed_process_held_can_be_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod was seen: on the host (with the virtual UID it stands for) or in a plane (where `virtual_uid` is its own UID)."""
+    """A pod was seen: on the host (with the virtual UID it stands for) or in a plane (where `virtual_uid` is its own UID).
+
+    `at` is when the answer was there. An event of a watch can tell of a pod that has long ended: over a line that loses packets
+    it came four seconds late. A pod in a list existed when the list was asked for, at `asked`; events have none.
+    """
 
     at: float
     side: Side
@@ -109,6 +113,7 @@ class PodSeen:
     name: str
     deleting: bool = False
     refused: bool = False  # PodScheduled=False: a virtual pod that may not run has no host pod
+    asked: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,10 +61,11 @@ class PodWatch:
 
     def _refresh(self, tenant: Callable[[Obj], str | None]) -> str:
         """Record all pods. Returns the version to watch from: an older event would be recorded as if it happened now."""
+        asked = time.monotonic()
         current, version = self._api.snapshot("Pod", self._namespace, labels=self._labels)
         present = {item["metadata"]["uid"] for item in current}
         for item in current:
-            self._seen(item, tenant(item))
+            self._seen(item, tenant(item), asked)
         for uid in set(self._known) - present:
             self._gone(uid)
         return version
@@ -76,7 +77,7 @@ class PodWatch:
         elif event["type"] == "DELETED":
             self._gone(pod["metadata"]["uid"])
 
-    def _seen(self, pod: Obj, tenant: str | None) -> None:
+    def _seen(self, pod: Obj, tenant: str | None, asked: float = 0.0) -> None:
         if tenant is None:
             return
         metadata = pod["metadata"]
@@ -87,7 +88,7 @@ class PodWatch:
         refused = any(item["type"] == "PodScheduled" and item["status"] == "False" for item in conditions)
         deleting = bool(metadata.get("deletionTimestamp"))
         name = metadata["name"]
-        self._recorder.add(PodSeen(time.monotonic(), self._side, tenant, uid, virtual_uid, name, deleting, refused))
+        self._recorder.add(PodSeen(time.monotonic(), self._side, tenant, uid, virtual_uid, name, deleting, refused, asked))
 
     def _gone(self, uid: str) -> None:
         tenant = self._known.pop(uid, None)

@@ -35,7 +35,7 @@ LIMITS = Path(__file__).with_name("limits.yaml")
 CONVERGE_SECONDS = invariants.LONGEST_CONVERGENCE
 # A machine without room shows itself and not the fault: load and probes become slower until it has some (docs/decisions/0013).
 MOST_BUSY = 0.6
-MOST_SLOWER = 4
+MOST_SLOWER = 8
 _CALM_BUSY, _CALM_SECONDS = 0.4, 90.0
 _LOOK_SECONDS = 10.0
 _LAST_TURN_SECONDS = 3.0  # before the shortest span ends
@@ -54,6 +54,17 @@ class Pace:
     least_span: float = 24.0  # of an experiment
     settle: float = 4.0  # before the baseline, and after each experiment
     quiet: float = 20.0  # without a write for the idle target
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A span without a fault: when it `started`, its ends on the monotonic clock, and how `busy` the CPU was, 0 to 1."""
+
+    started: str
+    begin: float
+    end: float
+    idle_cores: float
+    busy: float
 
 
 SHORT_PACE = Pace(baseline=12.0, least_span=11.0, settle=2.0, quiet=5.0)
@@ -96,15 +107,14 @@ class Runner:
         opened = self._prepare(plan.members)
         done: list[str] = []
         try:
-            self._with_room(opened)
-            baseline = self._baseline(plan)
+            baseline = self._with_room(opened)
             try:
                 self._all(plan, opened, self._recorders, done)
                 self._last_look(opened)
             except KeyboardInterrupt:
                 self.interrupted = True
                 self.note("interrupted: what was observed so far is kept and judged")
-            self.records.append(baseline(done))
+            self.records.append(self._whole(plan, baseline, done))
         finally:
             self._stop_loads()
             codes = {name: _end(process) for name, process in self._recorders.items()}
@@ -130,24 +140,28 @@ class Runner:
             load.prepare()
         return opened
 
-    def _with_room(self, opened: Mapping[str, Tenant]) -> None:
-        """Start load and recorders, as slow as the machine needs them."""
+    def _with_room(self, opened: Mapping[str, Tenant]) -> Baseline:
+        """Start load and recorders, as slow as the machine needs them, and measure without a fault."""
         self._calm()
         for load in self._loads.values():
             load.start()
         while True:
             self._recorders = self._record(opened)
             time.sleep(self.pace.settle)
-            busy = _busy(_LOOK_SECONDS)
-            how = f", load and probes {self._slower} times slower" if self._slower > 1 else ""
-            self.note(f"{busy:.0%} of the CPU is busy{how}")
-            if busy <= MOST_BUSY or self._slower >= MOST_SLOWER:
-                return
+            # A look costs less than a baseline. It can be too short to see the pods that come and go: the baseline decides.
+            if self._room(_busy(_LOOK_SECONDS)) and self._room((baseline := self._baseline()).busy):
+                return baseline
             for process in self._recorders.values():
                 _end(process)
             self._slower *= 2
             for load in self._loads.values():
                 load.slower = self._slower
+
+    def _room(self, busy: float) -> bool:
+        """Whether so busy a machine has room, or load and probes are as slow as they may become."""
+        how = f", load and probes {self._slower} times slower" if self._slower > 1 else ""
+        self.note(f"{busy:.0%} of the CPU is busy{how}")
+        return busy <= MOST_BUSY or self._slower >= MOST_SLOWER
 
     def _calm(self) -> None:
         """Wait until what brought the tenants up is over: a run need not be slower for it."""
@@ -170,26 +184,25 @@ class Runner:
             started[name] = subprocess.Popen([*command, "--period", period, *pairs])
         return started
 
-    def _baseline(self, plan: Plan) -> Callable[[Sequence[str]], Run]:
-        """Measure without a fault. Returns what makes the record of the run once its experiments are known."""
+    def _baseline(self) -> Baseline:
+        """Measure without a fault."""
         seconds = self.pace.baseline * self._slower
         self.note(f"baseline: {seconds:.0f} s without a fault")
         time.sleep(self.pace.settle)
-        begin, idle, started = time.monotonic(), machine.CoreSeconds.now().idle, datetime.now(UTC).isoformat(timespec="seconds")
-        time.sleep(seconds)
+        begin, before, started = time.monotonic(), machine.CoreSeconds.now(), datetime.now(UTC).isoformat(timespec="seconds")
+        busy = _busy(seconds)
         end = time.monotonic()
-        idle_cores = (machine.CoreSeconds.now().idle - idle) / (end - begin)
-        bound = invariants.bound_of(idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
+        return Baseline(started, begin, end, (machine.CoreSeconds.now().idle - before.idle) / (end - begin), busy)
 
-        def made(experiments: Sequence[str]) -> Run:
-            names = tuple(member.name for member in plan.members)
-            cores = os.cpu_count() or 0
-            return Run(
-                begin, names, started, plan.seed, begin, end, idle_cores, cores, bound.factor, bound.allowance,
-                self.pace.quiet, tuple(experiments), plan.command, slower=self._slower,
-            )  # fmt: skip
-
-        return made
+    def _whole(self, plan: Plan, baseline: Baseline, experiments: Sequence[str]) -> Run:
+        """The record of the run, once its experiments are known."""
+        names = tuple(member.name for member in plan.members)
+        bound = invariants.bound_of(baseline.idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
+        return Run(
+            baseline.begin, names, baseline.started, plan.seed, baseline.begin, baseline.end, baseline.idle_cores,
+            os.cpu_count() or 0, bound.factor, bound.allowance, self.pace.quiet, tuple(experiments), plan.command,
+            slower=self._slower,
+        )  # fmt: skip
 
     def _all(
         self,

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -76,18 +76,18 @@ def test_a_run_whose_recorder_has_ended_is_not_judged(monkeypatch: pytest.Monkey
     assert made.failed == "ended before flood began: observer"
 
 
-def rhythm(monkeypatch: pytest.MonkeyPatch, busy: list[float]) -> tuple[list[str], runner.Runner]:
+def rhythm(monkeypatch: pytest.MonkeyPatch, looks: Iterator[float]) -> tuple[list[str], runner.Runner]:
     """How the recorders of a run were started on a machine that is so busy at each look."""
     started: list[str] = []
-    looks = iter(busy)
 
     def start(command: list[str]) -> Any:
         started.append(command[command.index("--period") + 1])
 
     monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setattr(runner, "_end", lambda _: 0)
+    # The machine is calm at first. Whether a baseline follows a look, and how busy the machine is in it, `busy` says in turn.
     monkeypatch.setattr(runner, "_busy", lambda _: next(looks))
-    made = runner.Runner(cast("Any", None), lambda _: None, runner.Pace(settle=0.0))
+    made = runner.Runner(cast("Any", None), lambda _: None, runner.Pace(settle=0.0, baseline=0.0))
     made._with_room({"red": cast("Any", SimpleNamespace(kubeconfig="red"))})
     return started, made
 
@@ -95,16 +95,19 @@ def rhythm(monkeypatch: pytest.MonkeyPatch, busy: list[float]) -> tuple[list[str
 @pytest.mark.parametrize(
     ("busy", "periods", "slower"),
     [
-        ([0.1, 0.3], ["0.1"], 1),
-        ([0.1, 0.6], ["0.1"], 1),
-        ([0.1, 0.7, 0.4], ["0.1", "0.2"], 2),
-        ([0.1, 0.9, 0.9, 0.9], ["0.1", "0.2", "0.4"], 4),
+        ([0.1, 0.3, 0.3], ["0.1"], 1),
+        ([0.1, 0.6, 0.6], ["0.1"], 1),
+        ([0.1, 0.7, 0.4, 0.4], ["0.1", "0.2"], 2),
+        ([0.1, 0.5, 0.7, 0.4, 0.4], ["0.1", "0.2"], 2),  # the look saw less than the baseline
+        ([0.1, 0.9, 0.9, 0.9, 0.9, 0.9], ["0.1", "0.2", "0.4", "0.5"], 8),
     ],
 )
 def test_load_and_probes_are_as_slow_as_the_machine_needs_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, busy: list[float], periods: list[str], slower: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    started, made = rhythm(monkeypatch, busy)
+    left = iter(busy)
+    started, made = rhythm(monkeypatch, left)
     assert started[::2] == periods
     assert made._slower == slower
+    assert list(left) == []

@@ -57,8 +57,10 @@ def led(holder: str, begin: float, end: float = 200.0) -> list[Record]:
     return [LeaderSeen(begin + second, holder) for second in range(0, int(end - begin), 10)]
 
 
-def virtual(at: float, uid: str = "v1", *, deleting: bool = False, refused: bool = False, tenant: str = "b") -> PodSeen:
-    return PodSeen(at, "virtual", tenant, uid, uid, "web", deleting, refused)
+def virtual(
+    at: float, uid: str = "v1", *, deleting: bool = False, refused: bool = False, tenant: str = "b", asked: float = 0.0
+) -> PodSeen:
+    return PodSeen(at, "virtual", tenant, uid, uid, "web", deleting, refused, asked)
 
 
 def host(at: float, uid: str = "h1", of: str = "v1", *, deleting: bool = False, tenant: str = "b") -> PodSeen:
@@ -273,8 +275,10 @@ def test_killing_the_controller_may_change_the_leader() -> None:
         [virtual(1), host(2), host(60, deleting=True), virtual(61, deleting=True)],
         [virtual(1), host(2), PodGone(60, "virtual", "b", "v1"), PodGone(61, "host", "b", "h1")],
         [virtual(1), host(2)],
+        [virtual(1, asked=1), host(2), host(60, deleting=True), virtual(70), PodGone(71, "virtual", "b", "v1")],
+        [virtual(1), host(2), host(60, deleting=True), virtual(70, asked=61), PodGone(71, "virtual", "b", "v1")],
     ],
-    ids=["in order", "within the slack of two watches", "gone at once", "alive"],
+    ids=["in order", "within the slack of two watches", "gone at once", "alive", "an event came late", "a list came late"],
 )
 def test_wanted_deletions_are_accepted(records: list[Record]) -> None:
     assert invariants.only_wanted_deletions(history(records)) == []
@@ -283,10 +287,11 @@ def test_wanted_deletions_are_accepted(records: list[Record]) -> None:
 @pytest.mark.parametrize(
     "records",
     [
-        [virtual(1), host(2), host(60, deleting=True), virtual(70), virtual(80, deleting=True)],
+        [virtual(1), host(2), host(60, deleting=True), virtual(70, asked=69), virtual(80, deleting=True)],
+        [virtual(1), host(2), host(60, deleting=True), virtual(70, asked=69), virtual(71), virtual(80, deleting=True)],
         [virtual(1), host(2), PodGone(60, "host", "b", "h1")],
     ],
-    ids=["still alive later", "never deleted by the tenant"],
+    ids=["still alive later", "an event does not take that away", "never deleted by the tenant"],
 )
 def test_unwanted_deletions_are_found(records: list[Record]) -> None:
     assert len(invariants.only_wanted_deletions(history(records))) == 1

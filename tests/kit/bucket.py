@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Final
 
 from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import Target
+from tests.kit import ports
 from tests.kit.ports import free_port
 from tests.kit.servers import die_with_parent
 
@@ -79,7 +81,7 @@ def _wait(endpoint: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"rclone ended: {log.read_text()[-1000:]}")
+            raise RuntimeError(f"rclone ended: {log.read_text()[-1000:]}{ports.seen(urllib.parse.urlsplit(endpoint).port)}")
         try:
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             opener.open(endpoint, timeout=2).close()

@@ -143,7 +143,7 @@ async def finish(process: Process) -> Outcome:
     """Wait for the command's end."""
     out, err = await asyncio.wait_for(process.communicate(), 180)
     assert process.returncode is not None
-    assert "Traceback" not in err.decode()
+    assert "Traceback" not in err.decode(), err.decode()[-3000:]
     return Outcome(process.returncode, out.decode(), err.decode())
 
 

@@ -8,6 +8,9 @@ its choice and the start of its server, or while the server is down.
 Until its server starts, a chosen port looks free to another process, of this run or of one beside it. So each process locks
 what it draws, for as long as it lives. The kernel ends a lock with its process, however that ends. A forked process does not
 inherit locks, and sees those of its parent as another's.
+
+A lock binds only those who ask for it. So each process also binds what it draws, without listening: the kernel then gives the
+port to no connection, and to no program but one that sets SO_REUSEADDR, as servers do.
 """
 
 import contextlib
@@ -26,6 +29,7 @@ _ALL: Sequence[int] = range(12_000, 30_000)
 _AT_MOST = 1_000
 _FILE = Path(tempfile.gettempdir()) / f"bulkhead-test-ports-{os.geteuid()}"
 _held: deque[int] = deque()
+_bound: dict[int, socket.socket] = {}
 # Not the module's generator: a process that is forked goes on from its parent's state, and both would try the same ports.
 _chance = random.SystemRandom()
 os.register_at_fork(after_in_child=_held.clear)
@@ -38,7 +42,7 @@ def free_port() -> int:
     """
     for port in _others():
         if _locks(port):
-            if _binds(port):
+            if _binds(port) and _keeps(port):
                 _held.append(port)
                 return port
             fcntl.lockf(_file(), fcntl.LOCK_UN, 1, port)
@@ -48,6 +52,13 @@ def free_port() -> int:
         if _binds(port):
             return port
     raise RuntimeError(f"tests need a free port of loopback: {_ALL[0]} to {_ALL[-1]} are all taken, see `ss -ltn` and {_FILE}")
+
+
+def seen(port: int | None) -> str:
+    """The sockets that the kernel shows at the port now, for the message of a server that could not have it."""
+    lines = [line for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]]
+    found = [line for line in lines if port == int(line.split()[1].rsplit(":", 1)[1], 16)]
+    return "\n".join([f"sockets at port {port}, in the words of /proc/net/tcp:", *found])
 
 
 def _others() -> Iterator[int]:
@@ -71,6 +82,20 @@ def _locks(port: int) -> bool:
 def _file() -> int:
     # Never closed: that would end all locks of this process.
     return os.open(_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _keeps(port: int) -> bool:
+    """Whether this process has bound the port, from now on."""
+    if port not in _bound:
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind(("127.0.0.1", port))
+        except OSError:
+            made.close()
+            return False
+        _bound[port] = made
+    return True
 
 
 def _binds(port: int) -> bool:

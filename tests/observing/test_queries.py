@@ -5,6 +5,7 @@ HAProxy would export. So a misspelt label, or a join that matches nothing, is an
 empty in a cluster. Costs 20 s.
 """
 
+import contextlib
 import json
 import subprocess
 import threading
@@ -14,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -26,7 +28,7 @@ from controller.metering import metrics as of_metering
 from frontdoor import metrics as of_proxy
 from syncer import metrics as of_syncer
 from tests.controller.test_series import report_all
-from tests.kit import promtool
+from tests.kit import ports, promtool
 from tests.kit.ports import free_port
 from tests.observing.boards import boards
 
@@ -40,6 +42,7 @@ haproxy_server_bytes_in_total{{proxy="planes",server="red"}} {0}
 haproxy_server_bytes_out_total{{proxy="planes",server="red"}} {0}
 haproxy_server_connection_errors_total{{proxy="planes",server="red"}} {0}
 """
+_TARGETS: Final = 3
 _started: Final = time.monotonic()
 
 
@@ -119,7 +122,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         where = ("--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address=127.0.0.1:{port}")
         process = subprocess.Popen([str(program), *where], cwd=folder, stdout=log, stderr=log)
-    yield f"127.0.0.1:{port}"
+    made = f"127.0.0.1:{port}"
+    _wait(made, process, folder / "log")
+    yield made
     process.terminate()
     process.wait(30)
     exporter.shutdown()
@@ -129,6 +134,18 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     of_proxy.take({}, {})
     for metric in (of_metering.seconds, of_metering.borrowed_seconds, of_metering.reserved_seconds):
         metric.clear()
+
+
+def _wait(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"Prometheus ended: {log.read_text()[-1000:]}{ports.seen(int(address.split(':')[1]))}")
+        with contextlib.suppress(OSError):
+            if len(_asked(address, "up == 1")) == _TARGETS:
+                return
+        time.sleep(0.1)
+    raise RuntimeError("Prometheus has not scraped the three after 60 s")
 
 
 def _asked(address: str, query: str) -> list[dict[str, Any]]:
@@ -146,10 +163,7 @@ def test_each_query_has_data_once_its_metrics_have(address: str) -> None:
     deadline, empty = time.monotonic() + 120, queries
     while empty and time.monotonic() < deadline:
         time.sleep(1)
-        try:
-            empty = [asked for asked in empty if not _asked(address, asked[2])]
-        except OSError:
-            continue  # it has not started yet
+        empty = [asked for asked in empty if not _asked(address, asked[2])]
     assert empty == []
 
 

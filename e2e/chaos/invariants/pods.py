@@ -39,7 +39,11 @@ def one_to_one(history: History) -> list[Violation]:
 
 
 def only_wanted_deletions(history: History) -> list[Violation]:
-    """I8: no host pod is deleted while its virtual pod lives."""
+    """I8: no host pod is deleted while its virtual pod lives.
+
+    Each side is seen late. The host pod's deletion came before it was seen; that its virtual pod lived after that shows only a
+    list that was asked for later, or that its end was never seen.
+    """
     ended: dict[str, tuple[float, PodSeen]] = {}
     seen: dict[str, PodSeen] = {}
     alive: dict[str, float] = {}
@@ -55,7 +59,7 @@ def only_wanted_deletions(history: History) -> list[Violation]:
             if record.deleting:
                 virtual_ended.add(record.virtual_uid)
             else:
-                alive[record.virtual_uid] = record.at
+                alive[record.virtual_uid] = max(record.asked, alive.get(record.virtual_uid, 0.0))
         elif isinstance(record, PodGone) and record.side == "virtual":
             virtual_ended.add(record.uid)
     found = [Violation("I8", "observer", text) for text in unseen_pods(history)]
