@@ -35,6 +35,7 @@ class Calls:
         self._places = asyncio.Semaphore(limit)
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
+        self._epoch = 0  # how often the credentials have changed
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, bounds: Bounds) -> Answer:
@@ -57,7 +58,7 @@ class Calls:
         except BaseException:
             connection.abort()
             raise
-        if connection.usable:
+        if connection.usable and connection.epoch == self._epoch:
             self._keep(connection)
         else:
             connection.abort()
@@ -85,8 +86,9 @@ class Calls:
             connection.abort()
             raise
 
-    def drop_idle(self) -> None:
-        """Close what idles: the next calls open new connections, with what TLS shows of the caller then."""
+    def renew(self) -> None:
+        """The next calls open new connections, with what TLS shows of the caller then. What is under way goes on."""
+        self._epoch += 1
         for connection in self._idle:
             connection.abort()
         self._idle.clear()
@@ -136,7 +138,8 @@ class Calls:
         return None
 
     async def _connect(self, *, narrow: bool = False) -> Connection:
-        loop, server = asyncio.get_running_loop(), self._server
+        # TLS may show the caller as it was when the connection began to be made.
+        loop, server, epoch = asyncio.get_running_loop(), self._server, self._epoch
         async with asyncio.timeout(_CONNECT_SECONDS):
             transport, connection = await loop.create_connection(
                 lambda: Connection(self._open, NARROW_UNREAD_BYTES if narrow else UNREAD_BYTES),
@@ -145,6 +148,7 @@ class Calls:
                 ssl=self._tls,
                 server_hostname=server.tls_name,
             )
+        connection.epoch = epoch
         keep_alive(transport)
         if narrow:
             keep_little(transport)

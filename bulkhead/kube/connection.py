@@ -172,6 +172,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self.usable = False
         self.since = 0.0
+        self.epoch = 0
 
     @property
     def silent(self) -> bool:

@@ -69,7 +69,7 @@ class Transport:
             config.present(self.tls)
         self.authorization = Authorization(config)
         if self._calls is not None:
-            self._calls.drop_idle()
+            self._calls.renew()
 
     def server(self) -> Server:
         """Where requests go."""

@@ -265,6 +265,32 @@ async def test_a_path_that_would_break_the_request_is_not_sent(server: Server, p
     assert server.heads == []
 
 
+async def test_after_a_renewal_no_call_gets_a_connection_that_was_in_use_or_idle_before(server: Server) -> None:
+    arrived, renewed = asyncio.Event(), asyncio.Event()
+
+    async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        if b"/slow" in head:
+            arrived.set()
+            await renewed.wait()
+        await echo(reader, writer, head)
+
+    async with server.serving(waits) as made:
+        await get(made)
+        slow = asyncio.create_task(get(made, "/slow"))
+        await arrived.wait()
+        assert len(server.connections) == 1
+        made.renew()
+        renewed.set()
+        assert (await slow).data == b"/slow"
+        await get(made)
+        await get(made)
+        assert len(server.connections) == 2
+        made.renew()
+        await get(made)
+        assert len(server.connections) == 3
+        assert len(made._open) == 1
+
+
 async def test_closing_fails_what_is_under_way_and_leaves_nothing_open(server: Server) -> None:
     async with server.serving(hostile.silent()) as made:
         task = asyncio.create_task(get(made))
