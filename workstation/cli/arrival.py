@@ -6,7 +6,6 @@ Each failing step becomes one sentence with a cause that the user can check, or 
 (HTTPS_PROXY) nothing is tried, because kubectl goes through the proxy and this check does not.
 """
 
-import asyncio
 import contextlib
 import os
 import socket
@@ -21,6 +20,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Resource
+from workstation.cli import eventloop
 from workstation.cli.credentials import document
 from workstation.cli.credentials.handed import Handed
 from workstation.cli.credentials.token import Tokens, claims_of
@@ -74,7 +74,7 @@ def name_of(found: Handed, tokens: Tokens) -> str:
     asked = found.tenant["status"].get("tlsServerName")
     config = KubeConfig(server=server, ca=authority.encode(), token=tokens.token, tls_server_name=asked)
     try:
-        return asyncio.run(_name(config))
+        return eventloop.run(_name(config))
     except Unauthorized as error:
         apart = skew(tokens)
         clock = f"; this machine's clock and the provider's are {apart:.0f} s apart" if apart > _SKEW_SECONDS else ""

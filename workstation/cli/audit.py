@@ -27,7 +27,7 @@ from bulkhead.api.untrusted import mapping, mappings, sequence
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from workstation.cli import access, connection, hostfile, values
+from workstation.cli import access, connection, eventloop, hostfile, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
@@ -103,7 +103,7 @@ def print_trail(request: AuditRequest) -> int:
     """`bulkhead audit TENANT [--since 1h] [--user U] [--verb V] [-o table|json|yaml]`."""
     since = f"{datetime.now(UTC) - timedelta(seconds=request.since_seconds):%Y-%m-%dT%H:%M:%S}"
     choice = Choice(since, request.user, request.verb, request.limit)
-    trails, notes = asyncio.run(_collect(request, choice))
+    trails, notes = eventloop.run(_collect(request, choice))
     events = sorted(filter(None, (read(line) for trail in trails for line in trail.lines)), key=moment)
     _print(events[-choice.most :], request.form)
     older = sum(trail.left_out for trail in trails) + len(events[: -choice.most])

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from workstation.cli import commands, values
+from workstation.cli import commands, eventloop, values
 from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.parsing import Parser
@@ -179,12 +179,10 @@ def _of(action: argparse.Action, host: Host) -> Iterator[str]:
 
 def tenants(host: Host) -> list[str]:
     """The names of tenants from the host's API; if it does not answer, the tenants that this user has logged in to."""
-    import asyncio  # noqa: PLC0415 - slow to load, and most words do not need it
-
     from bulkhead.kube.errors import KubeError  # noqa: PLC0415
 
     try:
-        found = asyncio.run(_asked(host))
+        found = eventloop.run(_asked(host))
     except (CliError, KubeError, OSError, TimeoutError):
         found = []
     return found or sorted(path.stem for path in (Path.home() / ".kube" / "bulkhead").glob("*.yaml"))

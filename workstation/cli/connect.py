@@ -5,7 +5,6 @@ without: the admin's file ──> does the tenant answer? ──> sign in ──
 """
 
 import argparse
-import asyncio
 import contextlib
 import os
 import sys
@@ -13,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from workstation.cli import access, arrival, connection, tunnel
+from workstation.cli import access, arrival, connection, eventloop, tunnel
 from workstation.cli.arguments import Host, Tunnelling, add_host, add_tenant, add_tunnel, host_of
 from workstation.cli.credentials import document, handed, token
 from workstation.cli.credentials.arguments import SignIn, add_file, add_way, sign_in_of, tenant_of
@@ -78,7 +77,7 @@ def connect(request: ConnectRequest) -> int:
     """`bulkhead connect (TENANT | -f FILE) [-- COMMAND…]`; the exit code is the command's."""
     found = _without_host(request)
     name = found.name if found is not None else str(request.tenant)
-    data = _signed_in(request, found) if found is not None else asyncio.run(_fetch(request.host, name))
+    data = _signed_in(request, found) if found is not None else eventloop.run(_fetch(request.host, name))
     with tempfile.TemporaryDirectory(prefix="bulkhead-") as folder, contextlib.ExitStack() as stack:
         if found is None:
             data = stack.enter_context(tunnel.reachable(request.host, name, request.tunnel, data))

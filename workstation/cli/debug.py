@@ -16,7 +16,7 @@ from typing import Any, Final
 import bulkhead
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Host, add_host, add_tenant, host_of
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs
@@ -90,7 +90,7 @@ def collect_tenant(request: CollectRequest) -> int:
     if not path.parent.is_dir():
         raise CliError(f"{path.parent} does not exist", next_step="give another file with --write", code=Exit.USAGE)
     begin = time.monotonic()
-    found = asyncio.run(_collect(request))
+    found = eventloop.run(_collect(request))
     manifest = {
         "tenant": request.tenant,
         "collectedAt": f"{moment:%Y-%m-%dT%H:%M:%SZ}",

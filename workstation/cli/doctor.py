@@ -4,11 +4,10 @@ The exit code is 1 if a check failed, and otherwise 0.
 """
 
 import argparse
-import asyncio
 from dataclasses import dataclass, replace
 
 from bulkhead.api.names import SYSTEM_NAMESPACE
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import Exit
 from workstation.cli.findings import show, worst
@@ -61,7 +60,7 @@ def _request(options: argparse.Namespace) -> DoctorRequest:
 
 def doctor(request: DoctorRequest) -> int:
     """`bulkhead doctor`."""
-    report = asyncio.run(_run(request))
+    report = eventloop.run(_run(request))
     if request.form == "table":
         show(report, worst_first=True)
     else:

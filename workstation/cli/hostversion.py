@@ -6,7 +6,7 @@ from bulkhead.api import labels
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError
 
@@ -16,7 +16,7 @@ _CHART = "app.kubernetes.io/version"
 def read(host: Host, seconds: float) -> dict[str, str | None] | None:
     """The versions of controller and chart, if they arrive within `seconds`; the user is never asked to sign in for it."""
     try:
-        return asyncio.run(_read(host, seconds))
+        return eventloop.run(_read(host, seconds))
     except (CliError, KubeError, OSError, TimeoutError):
         return None
 

@@ -4,7 +4,6 @@ It contains no secret, except with `--static`: then it contains a certificate th
 """
 
 import argparse
-import asyncio
 import json
 import sys
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from bulkhead.api.conditions import ConditionType, condition_of
 from bulkhead.api.objects import Obj
-from workstation.cli import access, connection, hostfile, merging
+from workstation.cli import access, connection, eventloop, hostfile, merging
 from workstation.cli.arguments import Host, Target, add_host, add_target, add_tenant, host_of, target_of
 from workstation.cli.credentials import certificate, choice, document
 from workstation.cli.credentials.choice import Wanted
@@ -88,7 +87,7 @@ def _pinned(host: Host) -> Host:
 
 def print_kubeconfig(request: KubeconfigRequest) -> int:
     """`bulkhead kubeconfig TENANT [--static] [--merge] [--write FILE|-] [-o json|yaml]`."""
-    data = asyncio.run(_fetch(request))
+    data = eventloop.run(_fetch(request))
     if request.merge:
         return _merge(request, data)
     if request.target.form == "yaml":

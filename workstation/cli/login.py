@@ -4,7 +4,6 @@ The kubeconfig names the command that renews the credential.
 """
 
 import argparse
-import asyncio
 import dataclasses
 import sys
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
-from workstation.cli import access, arrival, connection
+from workstation.cli import access, arrival, connection, eventloop
 from workstation.cli.arguments import Host, Target, add_host, add_target, add_tenant, host_of, target_of
 from workstation.cli.credentials import certificate, choice, document, handed, token
 from workstation.cli.credentials.arguments import SignIn, add_file, add_issuer, issuer_of, sign_in_of, tenant_of
@@ -113,7 +112,7 @@ def login(request: LoginRequest) -> int:
     if found is not None:
         return _arrive(request, found)
     name = str(request.tenant)
-    tenant, issuer, ends = asyncio.run(_log_in(request, name))
+    tenant, issuer, ends = eventloop.run(_log_in(request, name))
     if issuer is None:
         data = document.with_certificates(request.host, tenant)
     else:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.findings import show
@@ -124,7 +124,7 @@ def preflight(request: PreflightRequest) -> int:
         namespace=request.namespace,
         seconds=request.seconds,
     )
-    report = asyncio.run(_run(request.host, given, order))
+    report = eventloop.run(_run(request.host, given, order))
     if request.form == "table":
         show(report)
     else:

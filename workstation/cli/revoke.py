@@ -18,7 +18,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Unauthorized, Unprocessable
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.credentials import certificate, document
 from workstation.cli.failures import CliError, Exit
@@ -79,7 +79,7 @@ def _request(options: argparse.Namespace) -> RevokeRequest:
 
 def revoke(request: RevokeRequest) -> int:
     """`bulkhead revoke TENANT (USER... | --all | --lift USER)`."""
-    return asyncio.run(_revoke(request))
+    return eventloop.run(_revoke(request))
 
 
 async def _revoke(request: RevokeRequest) -> int:

@@ -7,7 +7,6 @@ not ready, the command says so before it runs anything. The words of the command
 """
 
 import argparse
-import asyncio
 import contextlib
 import re
 import sys
@@ -24,7 +23,7 @@ from bulkhead.api.podphase import serves
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from workstation.cli import access, connection
+from workstation.cli import access, connection, eventloop
 from workstation.cli.arguments import Host, add_host, add_tenant, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain
@@ -83,7 +82,7 @@ def _request(options: argparse.Namespace) -> SlurmRequest:
 def run(request: SlurmRequest) -> int:
     """`bulkhead slurm TENANT [--user NAME] [-- COMMAND…]`; the exit code is the command's."""
     command = request.command
-    pod, user, data, warnings = asyncio.run(_prepare(request))
+    pod, user, data, warnings = eventloop.run(_prepare(request))
     for warning in warnings:
         sys.stderr.write(f"warning: {plain(warning)}\n")
     interactive = sys.stdin.isatty() and sys.stdout.isatty()

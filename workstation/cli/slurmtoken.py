@@ -4,7 +4,6 @@ Tenant (host) ──> kubeconfig ──> Secret slurm-keys in the plane ──> 
 """
 
 import argparse
-import asyncio
 import base64
 import binascii
 import sys
@@ -15,7 +14,7 @@ from bulkhead.api.names import SLURM_KEYS, SLURM_NAMESPACE, SLURM_TOKEN_KEY
 from bulkhead.api.slurmtoken import sign
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError, NotFound
-from workstation.cli import access, connection, slurm, values
+from workstation.cli import access, connection, eventloop, slurm, values
 from workstation.cli.arguments import Host, add_host, add_tenant, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.parsing import RAW, Parser
@@ -55,7 +54,7 @@ def _request(options: argparse.Namespace) -> SlurmTokenRequest:
 
 def print_token(request: SlurmTokenRequest) -> int:
     """`bulkhead slurm token TENANT --user NAME --lifetime TIME`: one line that a shell can export."""
-    key = asyncio.run(_signing_key(request))
+    key = eventloop.run(_signing_key(request))
     now = int(time.time())
     user = slurm.check_user(request.user)
     sys.stdout.write(f"SLURM_JWT={sign(key, user, issued=now, expires=now + int(request.lifetime_seconds))}\n")

@@ -21,7 +21,7 @@ from bulkhead.api.ledger import line_name
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Unauthorized
 from bulkhead.ledger.model import Snapshot
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, is_terminal, plain
@@ -101,7 +101,7 @@ def _request(options: argparse.Namespace) -> TopRequest:
 
 def show(request: TopRequest) -> int:
     """`bulkhead top [--watch] [--resource NAME] [-o table|json|yaml] [--html FILE]`."""
-    return asyncio.run(_show(request))
+    return eventloop.run(_show(request))
 
 
 async def _show(request: TopRequest) -> int:

@@ -18,7 +18,7 @@ from workstation.chaos.plan import Order, Plan, Refused, Why
 from workstation.chaos.report import Report, document, junit, plan_document
 from workstation.chaos.run import Ground
 from workstation.chaos.stop import Ended
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Form, Host, Tunnelling
 from workstation.cli.chaos import show
 from workstation.cli.chaos.reach import Reach, writable
@@ -62,7 +62,7 @@ def run(request: RunRequest) -> int:
     path = writable(request.junit) if request.junit else None
     if not request.confirmed:
         return _dry(request)
-    report = asyncio.run(_guarded(lambda: _run(request)))
+    report = eventloop.run(_guarded(lambda: _run(request)))
     if path:
         Path(path).write_text(junit(report), encoding="utf-8")
     if request.form == "table":
@@ -77,7 +77,7 @@ def run(request: RunRequest) -> int:
 
 
 def _dry(request: RunRequest) -> int:
-    plan = asyncio.run(_guarded(lambda: _planned(request)))
+    plan = eventloop.run(_guarded(lambda: _planned(request)))
     if request.form == "table":
         show.plan(plan)
         sys.stderr.write("\nnothing was changed\nnext:  run it with --yes\n")
@@ -102,7 +102,7 @@ async def _run(request: RunRequest) -> Report:
 
 def stop(request: StopRequest) -> int:
     """`bulkhead chaos stop`."""
-    ended = asyncio.run(_guarded(lambda: _stop(request)))
+    ended = eventloop.run(_guarded(lambda: _stop(request)))
     if request.form == "table":
         for name in ended.runs:
             print(f"run {plain(name)}: {'ended' if ended.left else 'ended and undone'}")

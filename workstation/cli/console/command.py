@@ -18,7 +18,7 @@ from typing import Final
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Host, add_host, host_of
 from workstation.cli.console.details import Details
 from workstation.cli.console.live import Live
@@ -84,7 +84,7 @@ def run(request: ConsoleRequest) -> int:
     logging.getLogger("bulkhead.kube").setLevel(logging.CRITICAL)
     host = request.host if request.file is None else Host(request.file, request.host.context)
     # Before the loop: in it, Ctrl-C would wait for a plugin that asks the user, or hangs.
-    return asyncio.run(_run(request, host, connection.host_client(host)))
+    return eventloop.run(_run(request, host, connection.host_client(host)))
 
 
 async def _run(request: ConsoleRequest, host: Host, opened: Client) -> int:

@@ -22,7 +22,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
-from workstation.cli import connection, hostfile
+from workstation.cli import connection, eventloop, hostfile
 from workstation.cli.arguments import Host
 from workstation.cli.credentials import cache
 from workstation.cli.failures import CliError, Exit
@@ -52,7 +52,7 @@ def for_plugin(host: Host, tenant: str) -> Certificate:
         if found is None:
             # A refused certificate is of no use to any process, even if there is no other.
             entry.clear()
-            found, kept = asyncio.run(_obtain(host, tenant)), {}
+            found, kept = eventloop.run(_obtain(host, tenant)), {}
         entry.write(cache.given(_kept(found, tenant, str(kept.get("of") or ""))))
         return found
 

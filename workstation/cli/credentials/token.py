@@ -8,7 +8,6 @@ The API server judges tokens. Here only those claims are checked without which a
 issuer, when it expires, and whether it answers this sign-in.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -17,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+from workstation.cli import eventloop
 from workstation.cli.credentials import browser, cache, device
 from workstation.cli.credentials.arguments import SignIn
 from workstation.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, discover, post
@@ -53,7 +53,7 @@ def for_plugin(issuer: Issuer, tenant: str, way: SignIn) -> Tokens:
         again = cache.asked_again(document)
         # If a plane refuses a token that was just issued, the user does not have to sign in once more.
         old = again and kept is not None and not (not kept.refresh and kept.issued + _FRESH_SECONDS > time.time())
-        found = kept if kept is not None and kept.is_good and not old else asyncio.run(_next(issuer, kept, way))
+        found = kept if kept is not None and kept.is_good and not old else eventloop.run(_next(issuer, kept, way))
         entry.write(cache.given(_document(found, tenant)))
         return found
 
@@ -63,7 +63,7 @@ def current(issuer: Issuer, tenant: str, way: SignIn) -> Tokens:
     entry = entry_of(issuer, tenant)
     with entry.locked():
         kept = _kept(entry.read())
-        found = kept if kept is not None and kept.is_good else asyncio.run(_next(issuer, kept, way))
+        found = kept if kept is not None and kept.is_good else eventloop.run(_next(issuer, kept, way))
         entry.write(_document(found, tenant))
         return found
 

@@ -5,7 +5,6 @@ View ──> members, limits and standing of each line ──┐
 """
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from bulkhead.api.ledger import line_name, moment
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Line, Rules, Share
 from bulkhead.ledger.verdict import clock, duration
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import age, document, heading, plain, table
@@ -62,7 +61,7 @@ def _request(options: argparse.Namespace) -> CohortRequest:
 
 def show(request: CohortRequest) -> int:
     """`bulkhead cohort [NAME] [-o table|json|yaml]`."""
-    view = asyncio.run(_observe(request.host))
+    view = eventloop.run(_observe(request.host))
     found = [cohort for cohort in cohorts(view.snapshot) if cohort.name]
     if request.name is None:
         _list(view, found, request.form)

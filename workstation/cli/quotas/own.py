@@ -8,7 +8,6 @@ Everything comes from the plane, where each user sees what the plane's own right
 """
 
 import argparse
-import asyncio
 import sys
 import time
 from collections.abc import Iterable
@@ -25,7 +24,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_obj
 from bulkhead.kube.errors import Forbidden, Gone, KubeError, NotFound, Unauthorized
 from bulkhead.kube.objects import uid_of
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
@@ -71,7 +70,7 @@ def add_show(actions: "argparse._SubParsersAction[Parser]") -> None:
 
 def show_quota(request: ShowRequest) -> int:
     """`bulkhead quota show [-o table|json|yaml]`."""
-    return asyncio.run(_show(request))
+    return eventloop.run(_show(request))
 
 
 async def _show(request: ShowRequest) -> int:

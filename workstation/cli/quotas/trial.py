@@ -6,7 +6,6 @@ The command changes nothing.
 """
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +21,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
 from bulkhead.ledger.model import Line, Share, Standing, Tenant
 from bulkhead.ledger.trial import Trial, try_quota
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, heading, plain, table
@@ -83,7 +82,7 @@ def _request(options: argparse.Namespace) -> TryRequest:
 
 def try_it(request: TryRequest) -> int:
     """`bulkhead quota try TENANT RESOURCE=QUANTITY… [-o table|json|yaml]`."""
-    view, bounds = asyncio.run(_observe(request))
+    view, bounds = eventloop.run(_observe(request))
     tenant_of(view, request.tenant)
     tenant = view.snapshot.tenants.get(request.tenant)
     if tenant is None:

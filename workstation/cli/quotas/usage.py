@@ -5,7 +5,6 @@ pods, claims ──> what they held since that time ──> the same Meter ─�
 """
 
 import argparse
-import asyncio
 import contextlib
 import csv
 import sys
@@ -26,7 +25,7 @@ from bulkhead.metering.idling import idling
 from bulkhead.metering.meter import HOUR, Lines, Meter, UsageKey
 from bulkhead.metering.prices import Prices
 from bulkhead.metering.usagebook import Page, Sums, UnreadableError
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
@@ -128,9 +127,9 @@ def print_usage(request: UsageRequest) -> int:
         raise CliError(f"--idle has no output format {request.form}", next_step="give -o table, json or yaml", code=Exit.USAGE)
     now = round(time.time() * 1000)
     since = (now - round(request.since_seconds * 1000)) // HOUR * HOUR
-    if asyncio.run(_own(request, since)):
+    if eventloop.run(_own(request, since)):
         return Exit.DONE
-    pages, open_rows, until, priced = asyncio.run(_collect(request, since, now))
+    pages, open_rows, until, priced = eventloop.run(_collect(request, since, now))
     rows = [row for page in pages for row in page.rows()] + open_rows
     if request.tenant:
         rows = [row for row in rows if row[1].tenant == request.tenant]

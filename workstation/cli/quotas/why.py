@@ -8,7 +8,6 @@ The tenant's plane is asked only for what the host does not have. The deadline i
 """
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs
@@ -94,7 +93,7 @@ def _request(options: argparse.Namespace) -> WhyRequest:
 
 def explain_pod(request: WhyRequest) -> int:
     """`bulkhead why [TENANT] POD [-n NAMESPACE] [-o table|json|yaml]`."""
-    return asyncio.run(_explain(request))
+    return eventloop.run(_explain(request))
 
 
 async def _explain(request: WhyRequest) -> int:

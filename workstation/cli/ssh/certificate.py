@@ -25,7 +25,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from bulkhead.kube.objects import Resource
-from workstation.cli import hostfile, tunnel
+from workstation.cli import eventloop, hostfile, tunnel
 from workstation.cli.credentials import cache
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain
@@ -98,7 +98,7 @@ def _asked(way: Way) -> dict[str, Any]:
     pem = request.public_bytes(serialization.Encoding.PEM)
     data = plane.kubeconfig(way)
     with tunnel.reachable(way.host, way.tenant, way.tunnel, data) as reached:
-        answer = asyncio.run(_answer(way.tenant, reached, pem))
+        answer = eventloop.run(_answer(way.tenant, reached, pem))
     certificate, host_key = answer
     try:
         found = serialization.load_ssh_public_identity(certificate.encode("ascii"))

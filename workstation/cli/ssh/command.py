@@ -21,7 +21,7 @@ from bulkhead.kube import portforward
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.proxy import RawConnection
-from workstation.cli import access, hostfile, tunnel
+from workstation.cli import access, eventloop, hostfile, tunnel
 from workstation.cli.arguments import add_host, add_tenant, add_tunnel, host_of
 from workstation.cli.credentials import document
 from workstation.cli.credentials.choice import Wanted
@@ -173,7 +173,7 @@ def _block(way: Way, found: Pass, user: str) -> str:
 def _proxy(way: Way) -> int:
     data = plane.kubeconfig(way)
     with tunnel.reachable(way.host, way.tenant, way.tunnel, data) as reached:
-        return asyncio.run(_carry(way.tenant, reached))
+        return eventloop.run(_carry(way.tenant, reached))
 
 
 async def _carry(tenant: str, data: bytes) -> int:

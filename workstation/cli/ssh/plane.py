@@ -11,7 +11,7 @@ from typing import Final
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
-from workstation.cli import access, connection, execcredential, slurm
+from workstation.cli import access, connection, eventloop, execcredential, slurm
 from workstation.cli.arguments import Host, Tunnelling
 from workstation.cli.credentials import choice, document, handed
 from workstation.cli.credentials.choice import Wanted
@@ -38,7 +38,7 @@ def kubeconfig(way: Way) -> bytes:
     """A kubeconfig of the tenant that contains a credential, valid for now."""
     path = login_file(way)
     if path is None:
-        return asyncio.run(_of_host(way))
+        return eventloop.run(_of_host(way))
     try:
         return execcredential.resolve(path.read_bytes(), path.parent, None)
     except OSError as error:

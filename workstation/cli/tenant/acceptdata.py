@@ -21,7 +21,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Resource
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
@@ -80,7 +80,7 @@ def _request(options: argparse.Namespace) -> AcceptRequest:
 def accept_data(request: AcceptRequest) -> int:
     """`bulkhead tenant accept-data`."""
     try:
-        return asyncio.run(_accept(request))
+        return eventloop.run(_accept(request))
     except KeyboardInterrupt:
         next_step = f"bulkhead tenant describe {request.name}"
         raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None

@@ -6,7 +6,6 @@ beyond them is created and never ready.
 """
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Host, Wait, add_host, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
@@ -110,7 +109,7 @@ def create_tenant(request: CreateRequest) -> int:
     tenant = _asked(request, _from_file(request.file) if request.file else {})
     name = str(tenant["metadata"]["name"])
     try:
-        return asyncio.run(_create(request, tenant))
+        return eventloop.run(_create(request, tenant))
     except KeyboardInterrupt:
         raise CliError(
             f"interrupted; creation of tenant {name} continues in the background",

@@ -12,7 +12,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Forbidden, NotFound
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
@@ -61,7 +61,7 @@ def _request(options: argparse.Namespace) -> DeleteRequest:
 def delete_tenant(request: DeleteRequest) -> int:
     """`bulkhead tenant delete`."""
     try:
-        return asyncio.run(_delete(request))
+        return eventloop.run(_delete(request))
     except KeyboardInterrupt:
         raise CliError(
             "interrupted; deletion may continue in the background",

@@ -15,7 +15,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs
@@ -65,7 +65,7 @@ def _request(options: argparse.Namespace) -> DescribeRequest:
 
 def describe_tenant(request: DescribeRequest) -> int:
     """`bulkhead tenant describe NAME [-o table|json|yaml]`."""
-    found = asyncio.run(_describe(request))
+    found = eventloop.run(_describe(request))
     if request.form == "table":
         describetext.show(found)
     else:

@@ -7,7 +7,6 @@ The plane is treated as hostile: its answers, and the whole export, are bounded,
 """
 
 import argparse
-import asyncio
 import os
 import shutil
 from collections import Counter
@@ -24,7 +23,7 @@ from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import codec
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Gone, KubeError, NotFound
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host, add_host, add_tenant, host_of
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs
@@ -96,7 +95,7 @@ def export(request: ExportRequest) -> int:
     except OSError as error:
         raise CliError(f"cannot make {unfinished}: {error.strerror}", code=Exit.USAGE) from error
     try:
-        written = asyncio.run(_export(request, unfinished))
+        written = eventloop.run(_export(request, unfinished))
         unfinished.rename(folder)
     except KeyboardInterrupt:
         raise CliError(

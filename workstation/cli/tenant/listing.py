@@ -1,7 +1,6 @@
 """`bulkhead tenant list`: all tenants, a line each, or as API objects."""
 
 import argparse
-import asyncio
 import sys
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from bulkhead.api.conditions import ConditionType, condition_of
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import NotFound
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import Exit
 from workstation.cli.output import age, document, table
@@ -44,7 +43,7 @@ def _request(options: argparse.Namespace) -> ListRequest:
 
 def list_tenants(request: ListRequest) -> int:
     """`bulkhead tenant list`."""
-    return asyncio.run(_list(request))
+    return eventloop.run(_list(request))
 
 
 async def _list(request: ListRequest) -> int:

@@ -21,7 +21,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, age, plain, table
@@ -99,7 +99,7 @@ def _request(options: argparse.Namespace) -> RecoverRequest:
 def recover(request: RecoverRequest) -> int:
     """`bulkhead tenant recover`."""
     try:
-        return asyncio.run(_recover(request))
+        return eventloop.run(_recover(request))
     except KeyboardInterrupt:
         next_step = f"if it was confirmed, the controller goes on: bulkhead tenant recover {request.name}"
         raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None

@@ -5,7 +5,6 @@ The private key stays in this process; the controller gets the decrypted store b
 """
 
 import argparse
-import asyncio
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from bulkhead.api.objects import Obj
 from bulkhead.snapshots.sealing import SealError
 from bulkhead.snapshots.target import TargetError
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
@@ -147,8 +146,8 @@ def restore(request: RestoreRequest) -> int:
     """`bulkhead tenant restore`."""
     try:
         if request.everything:
-            return asyncio.run(_everything(request))
-        return asyncio.run(_clone(request) if request.clone else _restore(request))
+            return eventloop.run(_everything(request))
+        return eventloop.run(_clone(request) if request.clone else _restore(request))
     except KeyboardInterrupt:
         next_step = "run the same command again: it goes on where this one was"
         raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None

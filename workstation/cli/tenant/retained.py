@@ -1,7 +1,6 @@
 """`bulkhead tenant retained`: the planes of deleted Tenants that are kept, and the end of one."""
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, table
@@ -53,7 +52,7 @@ def _request(options: argparse.Namespace) -> RetainedRequest:
 
 def retained(request: RetainedRequest) -> int:
     """`bulkhead tenant retained`."""
-    return asyncio.run(_retained(request))
+    return eventloop.run(_retained(request))
 
 
 async def _retained(request: RetainedRequest) -> int:

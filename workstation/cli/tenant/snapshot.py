@@ -18,7 +18,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound, NotServed
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
@@ -63,7 +63,7 @@ def _request(options: argparse.Namespace) -> SnapshotRequest:
 def snapshot(request: SnapshotRequest) -> int:
     """`bulkhead tenant snapshot`."""
     try:
-        return asyncio.run(_snapshot(request))
+        return eventloop.run(_snapshot(request))
     except KeyboardInterrupt:
         next_step = f"the controller goes on: kubectl get tenantsnapshot {request.name}"
         raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None

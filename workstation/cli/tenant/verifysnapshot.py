@@ -6,7 +6,6 @@ The private key stays in this process. Nothing of the content is written or show
 """
 
 import argparse
-import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +15,7 @@ from bulkhead.snapshots.judge import RefusedError, Taker
 from bulkhead.snapshots.layout import STORE
 from bulkhead.snapshots.sealing import SealError
 from bulkhead.snapshots.target import TargetError
-from workstation.cli import connection, values
+from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Host, add_host, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
@@ -62,7 +61,7 @@ def _request(options: argparse.Namespace) -> VerifyRequest:
 def verify(request: VerifyRequest) -> int:
     """`bulkhead tenant verify-snapshot`."""
     try:
-        return asyncio.run(_verify(request))
+        return eventloop.run(_verify(request))
     except KeyboardInterrupt:
         raise CliError("interrupted", next_step="nothing was changed", code=Exit.INTERRUPTED) from None
     except (RefusedError, SealError, TargetError) as error:

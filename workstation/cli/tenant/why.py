@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
-from workstation.cli import connection
+from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import Exit
 from workstation.cli.output import age, document, plain
@@ -52,7 +52,7 @@ def _request(options: argparse.Namespace) -> WhyRequest:
 
 def why_tenant(request: WhyRequest) -> int:
     """`bulkhead tenant why NAME [-o table|json|yaml]`."""
-    found = asyncio.run(_find(request))
+    found = eventloop.run(_find(request))
     if request.form == "table":
         _print(request.name, found)
     else:
