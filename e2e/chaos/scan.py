@@ -6,8 +6,9 @@ as it is now.
 """
 
 import copy
+import ipaddress
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from e2e import names
@@ -21,10 +22,15 @@ _IDENTITY: Final = ("bulkhead.dev/tenant-uid", "bulkhead.dev/virtual-kind", "bul
 # The host sets these after the syncer's create.
 _HOSTS_OWN: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "deletionTimestamp",
                      "deletionGracePeriodSeconds", "selfLink", "ownerReferences", "finalizers")  # fmt: skip
-# The ledger's notes, and where the scheduler placed a pod.
-_ADDED: Final = {"annotations": "ledger.bulkhead.dev/", "labels": "topology.kubernetes.io/"}
+# The ledger's notes, how a claim is bound, and where the scheduler placed a pod.
+_ADDED: Final = {
+    "annotations": ("ledger.bulkhead.dev/", "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/"),
+    "labels": ("topology.kubernetes.io/",),
+}
+_SLICE_MAKER: Final = "endpointslice.kubernetes.io/managed-by"
+_NEIGHBOURS: Final = 8  # addresses on each side of a Service's own that its copy tries
 _POD_LEVELS: Final = frozenset({"baseline", "restricted"})
-# A copy beside its original is more than the quota allows; a Service's address is taken by the original.
+# A copy beside its original is more than the quota allows, and its address may be another Service's.
 _NOT_A_VERDICT: Final = ("exceeded quota", "already allocated", "already exists")
 
 
@@ -35,10 +41,15 @@ def scan(host: Api, tenant: Tenant, note: Callable[[str], None]) -> Scanned:
     found = list(namespace_findings(space))
     as_syncer = host.impersonating(f"system:serviceaccount:{tenant.plane}:syncer")
     objects = judged = 0
+    services: set[str] = set()
     for kind in KINDS:
         for item in host.list(kind, tenant.work, labels=names.MIRRORED):
-            objects += 1
             item.setdefault("kind", kind)
+            if kind == "Service":
+                services.add(item["metadata"]["uid"])
+            if made_by_the_host(item, services):
+                continue
+            objects += 1
             found += findings(item, uid)
             verdict = judge(as_syncer, kind, item)
             judged += verdict is not None
@@ -53,6 +64,21 @@ def namespace_findings(space: Obj) -> Iterator[str]:
     level = (space["metadata"].get("labels") or {}).get("pod-security.kubernetes.io/enforce", "")
     if level not in _POD_LEVELS:
         yield f"namespace {space['metadata']['name']}: Pod Security enforces {level or 'nothing'}"
+
+
+def made_by_the_host(item: Obj, services: Collection[str]) -> bool:
+    """Whether the host's own controller made it, an EndpointSlice for one of these mirrored Services, by UID. Pure.
+
+    It has the labels of its Service.
+    """
+    metadata = item["metadata"]
+    owners = [owner for owner in metadata.get("ownerReferences") or [] if owner.get("controller")]
+    maker = (metadata.get("labels") or {}).get(_SLICE_MAKER)
+    return (
+        item["kind"] == "EndpointSlice"
+        and maker == "endpointslice-controller.k8s.io"
+        and [owner["uid"] in services for owner in owners if owner["kind"] == "Service"] == [True]
+    )
 
 
 def findings(item: Obj, tenant_uid: str) -> Iterator[str]:
@@ -81,9 +107,9 @@ def candidate(item: Obj) -> Obj:
         metadata.pop(field, None)
     # A name that is free, and of the same form: 32 hex digits at the end.
     metadata["name"] = f"{metadata['name'][:-1]}{'0' if metadata['name'][-1] != '0' else '1'}"
-    for field, prefix in _ADDED.items():
+    for field, prefixes in _ADDED.items():
         added = metadata.get(field) or {}
-        for key in [key for key in added if key.startswith(prefix)]:
+        for key in [key for key in added if key.startswith(prefixes)]:
             del added[key]
     made.pop("status", None)
     spec = made.get("spec") or {}
@@ -91,9 +117,7 @@ def candidate(item: Obj) -> Obj:
         for field in ("nodeName", "ephemeralContainers"):
             spec.pop(field, None)
     if made["kind"] == "Service":
-        for field in ("clusterIP", "clusterIPs", "healthCheckNodePort"):
-            if spec.get(field) != "None" and spec.get(field) != ["None"]:
-                spec.pop(field, None)
+        spec.pop("healthCheckNodePort", None)
         for port in spec.get("ports") or []:
             port.pop("nodePort", None)
     if made["kind"] == "PersistentVolumeClaim":
@@ -104,6 +128,31 @@ def candidate(item: Obj) -> Obj:
 def judge(host: Api, kind: str, item: Obj) -> str | None:
     """The host's refusal of a copy; empty if it would create one, None if it gave no verdict."""
     made = candidate(item)
+    refusal = None
+    for attempt in _placed(made):
+        verdict = _judge(host, kind, item, attempt)
+        if verdict == "":
+            return verdict
+        refusal = refusal or verdict
+    return refusal
+
+
+def _placed(made: Obj) -> Iterator[Obj]:
+    """The copy; one of a Service with an address of its own gets one near by, since its own is taken.
+
+    The nearest may be another Service's, or another tenant's: it is refused if each of them is.
+    """
+    spec = made.get("spec") or {}
+    own = spec.get("clusterIPs") or []
+    if made["kind"] != "Service" or len(own) != 1 or own == ["None"]:
+        yield made
+        return
+    for apart in range(1, _NEIGHBOURS + 1):
+        for near in (ipaddress.ip_address(own[0]) + apart, ipaddress.ip_address(own[0]) - apart):
+            yield made | {"spec": spec | {"clusterIP": str(near), "clusterIPs": [str(near)]}}
+
+
+def _judge(host: Api, kind: str, item: Obj, made: Obj) -> str | None:
     space = item["metadata"]["namespace"]
     try:
         host.request("POST", path_of(kind, space), body=_typed(kind, made), query={"dryRun": "All"})

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from e2e.api import Api, UnreachableError
+from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos import __main__ as command
 from e2e.chaos import canary, devices, population, quiet, runner, scan, schedule, uses
 from e2e.chaos.experiments import EXPERIMENTS, Experiment
@@ -360,6 +360,60 @@ def test_the_copy_that_the_host_judges_is_what_the_syncer_would_create() -> None
     assert "nodeName" not in made["spec"]
     assert "status" not in made
     assert given == host_pod()
+
+
+def test_how_a_claim_is_bound_is_the_hosts_own() -> None:
+    bound = {"pv.kubernetes.io/bind-completed": "yes", "volume.kubernetes.io/storage-provisioner": "x", "bulkhead.dev/of": "y"}
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data-0", "annotations": bound}, "spec": {"volumeName": "v"}}
+    made = scan.candidate(claim)
+    assert (made["metadata"]["annotations"], made["spec"]) == ({"bulkhead.dev/of": "y"}, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "its_own"),
+    [
+        ({}, True),
+        ({"labels": {"endpointslice.kubernetes.io/managed-by": "bulkhead"}}, False),
+        ({"labels": {}}, False),
+        ({"ownerReferences": []}, False),
+        ({"ownerReferences": [{"kind": "Service", "uid": "u2", "controller": True}]}, False),
+        ({"ownerReferences": [{"kind": "Service", "uid": "u1"}]}, False),
+        ({"ownerReferences": [{"kind": "Pod", "uid": "u1", "controller": True}]}, False),
+    ],
+)
+def test_a_slice_is_the_hosts_own_only_with_a_mirrored_service_as_its_owner(changes: dict[str, Any], its_own: bool) -> None:
+    owners = [{"kind": "Service", "uid": "u1", "controller": True}]
+    labels = {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+    metadata = {"name": "web-x7k2p", "labels": labels, "ownerReferences": owners} | changes
+    assert scan.made_by_the_host({"kind": "EndpointSlice", "metadata": metadata}, {"u1"}) is its_own
+    assert not scan.made_by_the_host({"kind": "Service", "metadata": metadata}, {"u1"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked", "verdict"),
+    [
+        ({}, 1, ""),
+        ({"10.0.0.6": "already allocated", "10.0.0.4": "refused"}, 3, ""),
+        ({f"10.0.0.{number}": "already allocated" for number in range(14)}, 16, None),
+        ({f"10.0.0.{number}": "refused" for number in range(14)}, 16, "Service x: the host would refuse it now: refused"),
+    ],
+)
+def test_the_copy_of_a_service_has_an_address_near_by(answers: dict[str, str], asked: int, verdict: str | None) -> None:
+    answers |= {f"9.255.255.{number}": next(iter(answers.values()), "") for number in range(250, 256) if len(answers) > 9}
+    seen: list[str] = []
+
+    class Host:
+        def request(self, _method: str, _path: str, *, body: Any, **_: Any) -> None:
+            seen.append(body["spec"]["clusterIP"])
+            assert body["spec"]["clusterIPs"] == [seen[-1]]
+            if text := answers.get(seen[-1], ""):
+                raise ApiError(422, "Invalid", text)
+
+    made = {"kind": "Service", "metadata": {"name": "x", "namespace": "s"}}
+    given = made | {"spec": {"clusterIP": "10.0.0.5", "clusterIPs": ["10.0.0.5"]}}
+    assert scan.judge(cast("Any", Host()), "Service", given) == verdict
+    assert len(seen) == len(set(seen)) == asked
+    assert "10.0.0.5" not in seen
 
 
 def test_a_file_that_is_not_a_history_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

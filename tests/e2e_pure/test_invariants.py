@@ -226,6 +226,7 @@ def part(at: float, restarts: int = 0, *, tenant: str = "b", uid: str = "p1", oo
         [part(1, tenant="a"), part(60, 1, tenant="a")],
         [part(1, tenant="a"), part(120, 1, tenant="a")],
         [part(1, 3), part(60, 3)],
+        [part(1, 3, oom=True), part(60, 3, oom=True)],
         led("x", 1),
         [part(1, tenant="a"), part(60, tenant="a", uid="p2"), part(140, tenant="a"), part(141, tenant="a", uid="p2")],
     ],
@@ -234,6 +235,7 @@ def part(at: float, restarts: int = 0, *, tenant: str = "b", uid: str = "p1", oo
         "target restarts",
         "target's restart is reported late",
         "old restarts",
+        "out of memory before the run",
         "same leader",
         "both pods of a rollout",
     ],
@@ -265,6 +267,13 @@ def test_killing_the_controller_may_change_the_leader() -> None:
     assert invariants.no_restart_elsewhere(history(records, span(target=invariants.CONTROLLER))) == []
 
 
+def test_a_tenant_that_each_of_two_faults_creates_is_no_part_that_was_replaced() -> None:
+    records = [replace(part(1), tenant="new"), replace(part(61), tenant="new", pod_uid="another")]
+    assert invariants.no_restart_elsewhere(history(records)) == []
+    ours = [replace(item, tenant="b") for item in records]
+    assert len(invariants.no_restart_elsewhere(history(ours))) == 1
+
+
 # I8
 
 
@@ -277,8 +286,17 @@ def test_killing_the_controller_may_change_the_leader() -> None:
         [virtual(1), host(2)],
         [virtual(1, asked=1), host(2), host(60, deleting=True), virtual(70), PodGone(71, "virtual", "b", "v1")],
         [virtual(1), host(2), host(60, deleting=True), virtual(70, asked=61), PodGone(71, "virtual", "b", "v1")],
+        [virtual(1), host(2), PodGone(59, "virtual", "b", "v1"), host(60, deleting=True), virtual(70, asked=69)],
     ],
-    ids=["in order", "within the slack of two watches", "gone at once", "alive", "an event came late", "a list came late"],
+    ids=[
+        "in order",
+        "within the slack of two watches",
+        "gone at once",
+        "alive",
+        "an event came late",
+        "a list came late",
+        "came back",
+    ],
 )
 def test_wanted_deletions_are_accepted(records: list[Record]) -> None:
     assert invariants.only_wanted_deletions(history(records)) == []
@@ -290,8 +308,9 @@ def test_wanted_deletions_are_accepted(records: list[Record]) -> None:
         [virtual(1), host(2), host(60, deleting=True), virtual(70, asked=69), virtual(80, deleting=True)],
         [virtual(1), host(2), host(60, deleting=True), virtual(70, asked=69), virtual(71), virtual(80, deleting=True)],
         [virtual(1), host(2), PodGone(60, "host", "b", "h1")],
+        [virtual(1), host(2), host(60, deleting=True), virtual(70, asked=69), PodGone(71, "virtual", "b", "v1")],
     ],
-    ids=["still alive later", "an event does not take that away", "never deleted by the tenant"],
+    ids=["still alive later", "an event does not take that away", "never deleted by the tenant", "ended later"],
 )
 def test_unwanted_deletions_are_found(records: list[Record]) -> None:
     assert len(invariants.only_wanted_deletions(history(records))) == 1

@@ -143,6 +143,8 @@ def no_restart_elsewhere(history: History) -> list[Violation]:
     leader = ""
     for record in history.records:
         if isinstance(record, PartSeen):
+            if record.tenant and record.tenant not in history.tenants:
+                continue  # a fault creates it, and the next fault creates it again
             pods = last.setdefault((record.tenant, record.part), {})
             change = _change(pods, record)
             pods[record.pod_uid] = record
@@ -162,7 +164,7 @@ def _change(pods: Mapping[str, PartSeen], now: PartSeen) -> str:
     before = pods.get(now.pod_uid)
     if before is None and pods:
         return "was replaced"
-    if now.out_of_memory and not (before and before.out_of_memory):
+    if now.out_of_memory and before and not before.out_of_memory:  # at the first sight it happened earlier
         return "ran out of memory"
     return f"restarted ({before.restarts} -> {now.restarts})" if before and now.restarts > before.restarts else ""
 

@@ -42,12 +42,13 @@ def only_wanted_deletions(history: History) -> list[Violation]:
     """I8: no host pod is deleted while its virtual pod lives.
 
     Each side is seen late. The host pod's deletion came before it was seen; that its virtual pod lived after that shows only a
-    list that was asked for later, or that its end was never seen.
+    list that was asked for later, or that its end was never seen. A virtual pod that had ended before and is there once more
+    came back with an older copy of its plane's data: its deletion was wanted.
     """
     ended: dict[str, tuple[float, PodSeen]] = {}
     seen: dict[str, PodSeen] = {}
     alive: dict[str, float] = {}
-    virtual_ended: set[str] = set()
+    virtual_ended: dict[str, float] = {}
     for record in history.records:
         if isinstance(record, PodSeen) and record.side == "host":
             seen[record.uid] = record
@@ -57,14 +58,15 @@ def only_wanted_deletions(history: History) -> list[Violation]:
             ended.setdefault(record.uid, (record.at, seen[record.uid]))
         elif isinstance(record, PodSeen) and record.side == "virtual":
             if record.deleting:
-                virtual_ended.add(record.virtual_uid)
+                virtual_ended.setdefault(record.virtual_uid, record.at)
             else:
                 alive[record.virtual_uid] = max(record.asked, alive.get(record.virtual_uid, 0.0))
         elif isinstance(record, PodGone) and record.side == "virtual":
-            virtual_ended.add(record.uid)
+            virtual_ended.setdefault(record.uid, record.at)
     found = [Violation("I8", "observer", text) for text in unseen_pods(history)]
     for at, pod in ended.values():
-        still = alive.get(pod.virtual_uid, 0.0) > at + SLACK_SECONDS
+        wanted = virtual_ended.get(pod.virtual_uid, at + SLACK_SECONDS + 1.0) <= at + SLACK_SECONDS
+        still = not wanted and alive.get(pod.virtual_uid, 0.0) > at + SLACK_SECONDS
         never_deleted = pod.virtual_uid in alive and pod.virtual_uid not in virtual_ended
         if still or never_deleted:
             text = f"tenant {pod.tenant}: host pod {pod.name} was deleted at {at:.1f} while its virtual pod lived"
