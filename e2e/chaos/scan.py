@@ -30,8 +30,9 @@ _ADDED: Final = {
 _SLICE_MAKER: Final = "endpointslice.kubernetes.io/managed-by"
 _NEIGHBOURS: Final = 8  # addresses on each side of a Service's own that its copy tries
 _POD_LEVELS: Final = frozenset({"baseline", "restricted"})
-# A copy beside its original is more than the quota allows, and its address may be another Service's.
-_NOT_A_VERDICT: Final = ("exceeded quota", "already allocated", "already exists")
+# A copy beside its original is more than the quota allows, and its address may be another Service's. A dry run takes any
+# ServiceCIDR of the cluster for the one of an address, by chance (Kubernetes 1.36).
+_NOT_A_VERDICT: Final = ("exceeded quota", "already allocated", "already exists", "is not in the valid range")
 
 
 def scan(host: Api, tenant: Tenant, note: Callable[[str], None]) -> Scanned:

@@ -395,6 +395,7 @@ def test_a_slice_is_the_hosts_own_only_with_a_mirrored_service_as_its_owner(chan
         ({}, 1, ""),
         ({"10.0.0.6": "already allocated", "10.0.0.4": "refused"}, 3, ""),
         ({f"10.0.0.{number}": "already allocated" for number in range(14)}, 16, None),
+        ({f"10.0.0.{number}": "the provided IP is not in the valid range" for number in range(14)}, 16, None),
         ({f"10.0.0.{number}": "refused" for number in range(14)}, 16, "Service x: the host would refuse it now: refused"),
     ],
 )
