@@ -27,7 +27,7 @@ _ADDED: Final = {
     "annotations": ("ledger.bulkhead.dev/", "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/"),
     "labels": ("topology.kubernetes.io/",),
 }
-_SLICE_MAKER: Final = "endpointslice.kubernetes.io/managed-by"
+_MAKER: Final = "endpointslice.kubernetes.io/managed-by"
 _NEIGHBOURS: Final = 8  # addresses on each side of a Service's own that its copy tries
 _POD_LEVELS: Final = frozenset({"baseline", "restricted"})
 # A copy beside its original is more than the quota allows, and its address may be another Service's. A dry run takes any
@@ -73,13 +73,10 @@ def made_by_the_host(item: Obj, services: Collection[str]) -> bool:
     It has the labels of its Service.
     """
     metadata = item["metadata"]
-    owners = [owner for owner in metadata.get("ownerReferences") or [] if owner.get("controller")]
-    maker = (metadata.get("labels") or {}).get(_SLICE_MAKER)
-    return (
-        item["kind"] == "EndpointSlice"
-        and maker == "endpointslice-controller.k8s.io"
-        and [owner["uid"] in services for owner in owners if owner["kind"] == "Service"] == [True]
-    )
+    if item["kind"] != "EndpointSlice" or (metadata.get("labels") or {}).get(_MAKER) != "endpointslice-controller.k8s.io":
+        return False
+    owners = metadata.get("ownerReferences") or []
+    return any(owner.get("controller") and owner["kind"] == "Service" and owner["uid"] in services for owner in owners)
 
 
 def findings(item: Obj, tenant_uid: str) -> Iterator[str]:

@@ -270,6 +270,8 @@ def test_killing_the_controller_may_change_the_leader() -> None:
 def test_a_tenant_that_each_of_two_faults_creates_is_no_part_that_was_replaced() -> None:
     records = [replace(part(1), tenant="new"), replace(part(61), tenant="new", pod_uid="another")]
     assert invariants.no_restart_elsewhere(history(records)) == []
+    for worse in (part(70, 1, tenant="new", uid="another"), part(70, tenant="new", uid="third", oom=True)):
+        assert len(invariants.no_restart_elsewhere(history([*records, worse]))) == 1
     ours = [replace(item, tenant="b") for item in records]
     assert len(invariants.no_restart_elsewhere(history(ours))) == 1
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ from typing import Final
 
 from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import Target
-from tests.kit import ports
-from tests.kit.ports import free_port
+from tests.kit.ports import free_port, seen
 from tests.kit.servers import die_with_parent
 
 BUCKET: Final = "backups"
@@ -70,21 +68,21 @@ def bucket(
             preexec_fn=die_with_parent,  # noqa: PLW1509 -- started from the one thread there is
         )
     try:
-        _wait(made.endpoint, process, log)
+        _wait(made, process, log)
         yield made
     finally:
         process.kill()
         process.wait()
 
 
-def _wait(endpoint: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait(made: Bucket, process: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"rclone ended: {log.read_text()[-1000:]}{ports.seen(urllib.parse.urlsplit(endpoint).port)}")
+            raise RuntimeError(f"rclone ended: {log.read_text()[-1000:]}{seen(made.port)}")
         try:
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            opener.open(endpoint, timeout=2).close()
+            opener.open(made.endpoint, timeout=2).close()
         except urllib.error.HTTPError:
             return  # it answers, and refuses
         except OSError:

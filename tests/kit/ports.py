@@ -30,7 +30,7 @@ _ALL: Sequence[int] = range(12_000, 30_000)
 _AT_MOST = 500
 _FILE = Path(tempfile.gettempdir()) / f"bulkhead-test-ports-{os.geteuid()}"
 _held: deque[int] = deque()
-_bound: dict[int, int] = {}  # the file of the socket that has each port; never closed, as the process's locks
+_bound: set[int] = set()  # a socket of this process has each of them, and is never closed
 # Not the module's generator: a process that is forked goes on from its parent's state, and both would try the same ports.
 _chance = random.SystemRandom()
 os.register_at_fork(after_in_child=_held.clear)
@@ -55,7 +55,7 @@ def free_port() -> int:
     raise RuntimeError(f"tests need a free port of loopback: {_ALL[0]} to {_ALL[-1]} are all taken, see `ss -ltn` and {_FILE}")
 
 
-def seen(port: int | None) -> str:
+def seen(port: int) -> str:
     """The sockets that the kernel shows at the port now, for the message of a server that could not have it."""
     lines = [line for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]]
     found = [line for line in lines if port == int(line.split()[1].rsplit(":", 1)[1], 16)]
@@ -95,7 +95,8 @@ def _keeps(port: int) -> bool:
         except OSError:
             made.close()
             return False
-        _bound[port] = made.detach()
+        made.detach()
+        _bound.add(port)
     return True
 
 

@@ -28,8 +28,8 @@ from controller.metering import metrics as of_metering
 from frontdoor import metrics as of_proxy
 from syncer import metrics as of_syncer
 from tests.controller.test_series import report_all
-from tests.kit import ports, promtool
-from tests.kit.ports import free_port
+from tests.kit import promtool
+from tests.kit.ports import free_port, seen
 from tests.observing.boards import boards
 
 _HAPROXY: Final = """\
@@ -122,9 +122,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         where = ("--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address=127.0.0.1:{port}")
         process = subprocess.Popen([str(program), *where], cwd=folder, stdout=log, stderr=log)
-    made = f"127.0.0.1:{port}"
-    _wait(made, process, folder / "log")
-    yield made
+    _wait(port, process, folder / "log")
+    yield f"127.0.0.1:{port}"
     process.terminate()
     process.wait(30)
     exporter.shutdown()
@@ -136,13 +135,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         metric.clear()
 
 
-def _wait(address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"Prometheus ended: {log.read_text()[-1000:]}{ports.seen(int(address.split(':')[1]))}")
+            raise RuntimeError(f"Prometheus ended: {log.read_text()[-1000:]}{seen(port)}")
         with contextlib.suppress(OSError):
-            if len(_asked(address, "up == 1")) == _TARGETS:
+            if len(_asked(f"127.0.0.1:{port}", "up == 1")) == _TARGETS:
                 return
         time.sleep(0.1)
     raise RuntimeError("Prometheus has not scraped the three after 60 s")

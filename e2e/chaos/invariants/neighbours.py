@@ -143,10 +143,8 @@ def no_restart_elsewhere(history: History) -> list[Violation]:
     leader = ""
     for record in history.records:
         if isinstance(record, PartSeen):
-            if record.tenant and record.tenant not in history.tenants:
-                continue  # a fault creates it, and the next fault creates it again
             pods = last.setdefault((record.tenant, record.part), {})
-            change = _change(pods, record)
+            change = _change(pods, record, stands=record.tenant in ("", *history.tenants))
             pods[record.pod_uid] = record
             if change and not is_target(history, record.tenant or CONTROLLER, record.at):
                 owner = f"tenant {record.tenant}" if record.tenant else "platform"
@@ -159,12 +157,16 @@ def no_restart_elsewhere(history: History) -> list[Violation]:
     return found
 
 
-def _change(pods: Mapping[str, PartSeen], now: PartSeen) -> str:
-    """What has happened to a part. A former pod of a Deployment may be seen beside the next one until it has ended."""
+def _change(pods: Mapping[str, PartSeen], now: PartSeen, *, stands: bool) -> str:
+    """What has happened to a part. A former pod of a Deployment may be seen beside the next one until it has ended.
+
+    One that `stands` was there before the run, with what had happened to it then. Any other is of a tenant that a fault
+    creates, and the next fault creates once more.
+    """
     before = pods.get(now.pod_uid)
-    if before is None and pods:
+    if before is None and pods and stands:
         return "was replaced"
-    if now.out_of_memory and before and not before.out_of_memory:  # at the first sight it happened earlier
+    if now.out_of_memory and not (before.out_of_memory if before else stands):
         return "ran out of memory"
     return f"restarted ({before.restarts} -> {now.restarts})" if before and now.restarts > before.restarts else ""
 

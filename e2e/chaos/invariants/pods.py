@@ -1,5 +1,6 @@
 """I1 and I8: pods of both sides, one to one, and no host pod deleted whose virtual pod lives. Pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -65,9 +66,9 @@ def only_wanted_deletions(history: History) -> list[Violation]:
             virtual_ended.setdefault(record.uid, record.at)
     found = [Violation("I8", "observer", text) for text in unseen_pods(history)]
     for at, pod in ended.values():
-        wanted = virtual_ended.get(pod.virtual_uid, at + SLACK_SECONDS + 1.0) <= at + SLACK_SECONDS
-        still = not wanted and alive.get(pod.virtual_uid, 0.0) > at + SLACK_SECONDS
-        never_deleted = pod.virtual_uid in alive and pod.virtual_uid not in virtual_ended
+        latest, virtual_end = at + SLACK_SECONDS, virtual_ended.get(pod.virtual_uid, math.inf)
+        still = virtual_end > latest and alive.get(pod.virtual_uid, 0.0) > latest
+        never_deleted = pod.virtual_uid in alive and virtual_end == math.inf
         if still or never_deleted:
             text = f"tenant {pod.tenant}: host pod {pod.name} was deleted at {at:.1f} while its virtual pod lived"
             found.append(Violation("I8", experiment_at(history, at), text))
