@@ -44,6 +44,7 @@ from controller.host.issuers import Issuers, over_https
 from controller.host.logins import Logins
 from controller.host.owned import Owned
 from controller.host.pullsecrets import PullSecrets
+from controller.host.quarantines import Quarantines
 from controller.host.restores import Restores
 from controller.host.secretwatch import SecretWatch
 from controller.host.snapshots import Snapshots
@@ -149,6 +150,7 @@ class Controller:
         self._owned = Owned(client, self._queue.add, self._queue.add_after)
         self._events = handlers.Events(self._queue.add)
         self._cohorts = Cohorts(client, self._events.cohort)
+        self._quarantines = Quarantines(client, self._queue.add)
         self._ranges = HostRanges(client, self._look_at_all, settings.reserved, settings.named_servers)
         self._secrets = SecretWatch(client, self._owned.tenants, self._queue.add, self._clock)
         budget = Budget()
@@ -231,6 +233,7 @@ class Controller:
                 group.create_task(supervise("informers", self._owned.run))
                 group.create_task(supervise("host ranges", self._ranges.run))
                 group.create_task(supervise("cohorts", self._cohorts.run))
+                group.create_task(supervise("quarantines", self._quarantines.run))
                 group.create_task(supervise("shared objects", self._sources.run))
                 group.create_task(supervise("shared volumes", self._volumes.run))
                 group.create_task(supervise("snapshots", self._snapshots.run))

@@ -71,6 +71,9 @@ ASKS: Final = "Confirm"
 RETAINED: Final = "bulkhead.dev/retained"
 RETAINED_UNTIL: Final = "bulkhead.dev/retained-until"
 
+# On the record of a plane that its syncer does not believe: by it the controller learns of that at once.
+QUARANTINED: Final = "bulkhead.dev/quarantined"
+
 # On the definitions of our kinds: the release that wrote them.
 RELEASE: Final = "bulkhead.dev/release"
 

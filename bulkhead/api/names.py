@@ -107,6 +107,15 @@ def work_namespace(tenant: str) -> str:
     return f"bh-{check_tenant_name(tenant)}{WORK_SUFFIX}"
 
 
+def tenant_of_plane(namespace: str) -> str:
+    """The tenant whose plane a host namespace holds; empty if it holds none."""
+    name = namespace.removeprefix("bh-")
+    try:
+        return name if namespace == plane_namespace(name) and not tenant_of_work(namespace) else ""
+    except InvalidTenantNameError:
+        return ""
+
+
 def tenant_of_work(namespace: str) -> str:
     """The tenant whose mirrored objects a host namespace holds; empty if it holds none."""
     name = namespace.removeprefix("bh-").removesuffix(WORK_SUFFIX)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.labels import QUARANTINED
 from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import (
     NAME,
@@ -158,23 +159,28 @@ class PlaneIdentity:
         # A quarantine ends with the ConfigMap alone, and the controller may have written one.
         data = {UID_KEY: record.uid, REVISION_KEY: str(record.revision)}
         data |= {QUARANTINE_KEY: record.quarantine} if record.quarantine else {}
+        # The label tells the controller, which reads the record only when it looks at the tenant, that it has to look.
+        marked: Obj = {"metadata": {"labels": {QUARANTINED: "true"}}} if record.quarantine else {}
+        body: Obj = {"data": data} | marked
         try:
-            written = recorded(await self._host.patch(CONFIG_MAPS, NAME, {"data": data}, self._namespace))
+            written = recorded(await self._host.patch(CONFIG_MAPS, NAME, body, self._namespace))
             record = replace(record, quarantine=record.quarantine or written.quarantine)
         except NotFound:
             if self._recorded.uid and record.quarantine == "" and self._recorded.quarantine == "":
                 # Deleted meanwhile: an operator's all-clear or an accident; either way it is written again.
                 _log.info("plane identity was removed: recording it again")
-            await self._create(data)
+            await self._create(body)
         self._recorded = record
         self._written = record.revision
 
-    async def _create(self, data: dict[str, str]) -> None:
-        body: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}
+    async def _create(self, body: Obj) -> None:
+        metadata = {"name": NAME} | body.get("metadata", {})
         try:
-            await self._host.create(CONFIG_MAPS, body, self._namespace)
+            await self._host.create(
+                CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap"} | body | {"metadata": metadata}, self._namespace
+            )
         except AlreadyExists:
-            await self._host.patch(CONFIG_MAPS, NAME, {"data": data}, self._namespace)
+            await self._host.patch(CONFIG_MAPS, NAME, body, self._namespace)
 
     async def _alarm(self, record: Recorded) -> None:
         metrics.QUARANTINED.set(1)

@@ -100,6 +100,8 @@ def test_marks() -> None:
 )
 def test_a_namespace_is_a_tenants_by_its_whole_name(namespace: str, tenant: str) -> None:
     assert names.tenant_of_work(namespace) == tenant
+    plane = names.tenant_of_plane(namespace)
+    assert plane == ("red" if namespace == "bh-red" else "")
 
 
 def test_a_name_in_a_certificate_is_bounded_in_bytes() -> None:

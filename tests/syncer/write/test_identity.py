@@ -37,12 +37,14 @@ class _Host:
 
     def __init__(self) -> None:
         self.data: dict[str, str] = {"clusterUID": "plane", "highestRevision": "100"}
+        self.labels: dict[str, str] = {}
 
     async def get(self, *_args: Any) -> Obj:
         return {"data": self.data}
 
     async def patch(self, _resource: Any, _name: str, body: Obj, _namespace: str) -> Obj:
         self.data = {key: value for key, value in (self.data | body["data"]).items() if value is not None}
+        self.labels |= body.get("metadata", {}).get("labels", {})
         return {"data": self.data}
 
     async def create(self, *_args: Any) -> Obj:
@@ -66,12 +68,17 @@ async def test_an_event_that_overtakes_the_answer_is_not_a_step_back() -> None:
 
 
 async def test_a_revision_seen_before_the_question_counts() -> None:
-    identity, plane, _clock = _made()
+    host = _Host()
+    identity, plane, _clock = _made(host)
     await identity.establish()
     identity.saw("105")
+    await identity.flush()
+    assert host.labels == {}
     plane.revision = 103
     identity._checked = float("-inf")
     assert not await identity.trusted()
+    # The controller watches for the label alone.
+    assert host.labels == {"bulkhead.dev/quarantined": "true"}
 
 
 async def test_a_plane_that_is_lost_while_nothing_changes_is_noticed_and_accepted_once() -> None:
