@@ -32,3 +32,11 @@ def test_a_test_may_stand_in_another_group_than_its_file() -> None:
     assert group_of(f"{CORE}/test_preflight.py::test_this_host_is_fit") == "test_preflight"
     assert runs_alone(f"{CORE}/test_preflight.py::test_policies_that_are_not_enforced_are_found_out")
     assert group_of(f"{CORE}/test_quota.py::test_any[x::y.py-1]") == "gpus"
+
+
+def test_tenants_that_a_file_orders_ahead_are_those_of_one_process() -> None:
+    """Two processes that order tenants of one name take them away from each other."""
+    for path in CORE.glob("test_*.py"):
+        if "\ndef ahead(" in path.read_text():
+            groups = {group_of(node) for node in NODES if node.startswith(f"{path}::")}
+            assert len(groups) == 1, f"{path.name} orders tenants ahead, in the processes of {sorted(groups)}"

@@ -11,6 +11,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     # These count the GPUs of nodes, or change the resources of nodes.
     "gpus": (
         "test_console",
+        "test_dashboards",
         "test_dedicated",
         "test_flavors",
         "test_kueue",
@@ -23,16 +24,15 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_slinky_worker",
         "test_tasks",
         "test_theft",
-        "test_dashboards::test_no_panel_is_empty_that_should_not_be",
         "test_python_client::test_the_example_runs_a_gpu_pod_and_streams_its_logs",
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
     ),
     # These kill or stop the controller, or count its restarts.
     "controller": (
+        "test_alerts",
         "test_controller_rights",
         "test_deletion",
         "test_large_pods",
-        "test_dashboards::test_the_worst_alerts_fire_for_their_faults_and_end",
     ),
     # These share a tenant of a class that allows every address (`shared`).
     "everywhere": ("test_canaries", "test_egress"),

@@ -1,12 +1,10 @@
-"""The dashboards and the alerts before a real Prometheus that scrapes the host while tenants work and lend.
+"""The dashboards before a real Prometheus that scrapes the host while tenants work and lend.
 
-A panel without data fails, unless its board says why it may be empty. The worst alerts are fired by their fault. Other tests
-run beside it, so what is judged is the host and the two tenants of this file.
+A panel without data fails, unless its board says why it may be empty. Other tests run beside it, so what is judged is the host
+and the two tenants of this file.
 """
 
-import contextlib
 import json
-import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,12 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import commands, machine, prometheus, tenants, workloads
+from e2e import prometheus, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.names import GPU
 from e2e.poll import until
-from e2e.prometheus import Prometheus
 from e2e.tenants import Tenant
 
 CLASS = COHORT = "e2e-observed"
@@ -33,7 +30,6 @@ REVIEWED = ROOT / "tests" / "observing" / "boards"
 RULES = ROOT / "charts" / "bulkhead" / "rules" / "alerts.yaml"
 # Grafana's variables, as for all tenants.
 INSTEAD = {"$__rate_interval": "1m", "$tenant": ".+"}
-SYSTEM = "bulkhead-system"
 
 
 @cache
@@ -135,71 +131,3 @@ def test_no_panel_is_empty_that_should_not_be(host: Api, lender: Tenant, borrowe
 def _has_data(series: list[dict[str, Any]]) -> bool:
     """Whether any series has a number."""
     return any(found["value"][1] != "NaN" for found in series)
-
-
-def test_the_worst_alerts_fire_for_their_faults_and_end(host: Api, alice: Tenant) -> None:
-    # A twentieth of the times: a minute becomes three seconds.
-    with prometheus.running(host, (alice.name,), RULES, hold=0.05) as scraping, _thawed(host, alice):
-
-        def down() -> None:
-            _freeze(host, alice)
-            _fires(scraping, "BulkheadPlaneDown")
-
-        until("the plane to be told down", down, seconds=300, interval=5.0)
-    with prometheus.running(host, (alice.name,), RULES, hold=0.05) as scraping:
-        until("the plane to be told up", lambda: _silent(scraping, "BulkheadPlaneDown"), seconds=300, interval=5.0)
-        with _without_controller(host):
-            until("no leader to be told", lambda: _fires(scraping, "BulkheadNoLeader"), seconds=180, interval=5.0)
-
-        def back() -> None:
-            scraping.look_again(host)
-            _silent(scraping, "BulkheadNoLeader")
-
-        until("the leader to be back", back, seconds=300, interval=5.0)
-
-
-def _fires(scraping: Prometheus, name: str) -> None:
-    workloads.expect(name in scraping.firing(), f"firing: {sorted(scraping.firing())}")
-
-
-def _silent(scraping: Prometheus, name: str) -> None:
-    # Until the first scrape it does not fire either.
-    workloads.expect(bool(scraping.query("bulkhead_tenant_ready")), "nothing is scraped")
-    workloads.expect(name not in scraping.firing(), f"firing: {sorted(scraping.firing())}")
-
-
-@contextlib.contextmanager
-def _thawed(host: Api, tenant: Tenant) -> Iterator[None]:
-    """At the end nothing of the plane is frozen, and it is Ready."""
-    try:
-        yield
-    finally:
-        for process in _api_servers(host, tenant):
-            process.send(signal.SIGCONT)
-        tenants.wait_ready(host, [tenant.name], seconds=240)
-
-
-def _freeze(host: Api, tenant: Tenant) -> None:
-    """Stop the plane's API server; the kubelet ends one that hangs, and starts another."""
-    for process in _api_servers(host, tenant):
-        process.send(signal.SIGSTOP)
-
-
-def _api_servers(host: Api, tenant: Tenant) -> list[machine.Process]:
-    uid = host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"]
-    return list(machine.processes_of_pod(uid, "kube-apiserver"))
-
-
-@contextlib.contextmanager
-def _without_controller(host: Api) -> Iterator[None]:
-    """No pod of the controller runs."""
-    scale = ("-n", SYSTEM, "scale", "deploy/bulkhead-controller")
-    replicas = host.get("Deployment", "bulkhead-controller", SYSTEM)["spec"]["replicas"]
-    commands.kubectl(machine.KUBECONFIG, *scale, "--replicas=0")
-    try:
-        yield
-    finally:
-        commands.kubectl(machine.KUBECONFIG, *scale, f"--replicas={replicas}")
-        commands.kubectl(
-            machine.KUBECONFIG, "-n", SYSTEM, "rollout", "status", "deploy/bulkhead-controller", "--timeout=180s", seconds=200
-        )
