@@ -72,7 +72,7 @@ def page(experiments: Sequence[Experiment] = EXPERIMENTS) -> str:
 def _row(item: Experiment, seen: Mapping[str, Any] | None) -> str:
     mark = "*" if item.name in GATE else ""
     needs = f"; needs {_NEEDS[item.needs]}" if item.needs else ""
-    lost = "; A's data is lost" if item.may_lose else ""
+    lost = "; A loses data" if item.may_lose else ""
     measured = "; latency of others is measured and not judged" if item.only_measured else ""
     fault, most = f"{item.title}{needs}{lost}{measured}", f"{item.recover_within:.0f} s"
     return f"| `{item.name}`{mark} | {fault} | {item.hypothesis} | {most} | {_shown(seen)} |"

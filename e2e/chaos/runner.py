@@ -4,22 +4,20 @@ tenants up -> loads on -> recorders on -> baseline -> for each: hypothesis, faul
 quiet window -> last scan and search -> recorders off -> all records
 """
 
-import contextlib
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import yaml
 
-from e2e import machine, tenants
+from e2e import tenants
 from e2e.api import Api, ApiError, UnreachableError
-from e2e.chaos import canary, invariants, population, quiet, report, scan
+from e2e.chaos import canary, invariants, population, quiet, report, room, scan
 from e2e.chaos.experiments import Experiment
 from e2e.chaos.faults import Scene
 from e2e.chaos.history import CONTROLLER, HOST, Announced, Evidence, Finding, LeftOut, Record, Run, Span, from_lines
@@ -33,10 +31,6 @@ from e2e.tenants import Tenant
 RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path("build/e2e/chaos-prober.jsonl")}
 LIMITS = Path(__file__).with_name("limits.yaml")
 CONVERGE_SECONDS = invariants.LONGEST_CONVERGENCE
-# A machine without room shows itself and not the fault: load and probes become slower until it has some (docs/decisions/0013).
-MOST_BUSY = 0.6
-MOST_SLOWER = 8
-_CALM_BUSY, _CALM_SECONDS = 0.4, 90.0
 _LOOK_SECONDS = 10.0
 _LAST_TURN_SECONDS = 3.0  # before the shortest span ends
 
@@ -50,21 +44,10 @@ class Pace:
     With ten probes a second, a p99 over less than ten seconds would be the slowest probe.
     """
 
-    baseline: float = 25.0
+    baseline: float = 25.0  # no shorter than `least_span`, in which one pod of each tenant comes and goes
     least_span: float = 24.0  # of an experiment
     settle: float = 4.0  # before the baseline, and after each experiment
     quiet: float = 20.0  # without a write for the idle target
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """A span without a fault: when it `started`, its ends on the monotonic clock, and how `busy` the CPU was, 0 to 1."""
-
-    started: str
-    begin: float
-    end: float
-    idle_cores: float
-    busy: float
 
 
 SHORT_PACE = Pace(baseline=12.0, least_span=11.0, settle=2.0, quiet=5.0)
@@ -140,16 +123,16 @@ class Runner:
             load.prepare()
         return opened
 
-    def _with_room(self, opened: Mapping[str, Tenant]) -> Baseline:
+    def _with_room(self, opened: Mapping[str, Tenant]) -> room.Baseline:
         """Start load and recorders, as slow as the machine needs them, and measure without a fault."""
-        self._calm()
+        room.calm(self._detail)
         for load in self._loads.values():
             load.start()
         while True:
             self._recorders = self._record(opened)
             time.sleep(self.pace.settle)
             # A look costs less than a baseline. It can be too short to see the pods that come and go: the baseline decides.
-            if self._room(_busy(_LOOK_SECONDS)) and self._room((baseline := self._baseline()).busy):
+            if self._room(room.measure(_LOOK_SECONDS).busy) and self._room((baseline := self._baseline()).busy):
                 return baseline
             for process in self._recorders.values():
                 _end(process)
@@ -158,20 +141,9 @@ class Runner:
                 load.slower = self._slower
 
     def _room(self, busy: float) -> bool:
-        """Whether so busy a machine has room, or load and probes are as slow as they may become."""
         how = f", load and probes {self._slower} times slower" if self._slower > 1 else ""
         self.note(f"{busy:.0%} of the CPU is busy{how}")
-        return busy <= MOST_BUSY or self._slower >= MOST_SLOWER
-
-    def _calm(self) -> None:
-        """Wait until what brought the tenants up is over: a run need not be slower for it."""
-
-        def probe() -> None:
-            if (busy := _busy(2.0)) > _CALM_BUSY:
-                raise NotYetError(f"{busy:.0%} of the CPU is busy")
-
-        with contextlib.suppress(WaitTimeoutError):
-            until("the machine to be calm", probe, seconds=_CALM_SECONDS, note=self._detail, patience=1)
+        return room.enough(busy, self._slower)
 
     def _record(self, opened: Mapping[str, Tenant]) -> dict[str, subprocess.Popen[bytes]]:
         pairs = [f"{name}={tenant.kubeconfig}" for name, tenant in opened.items()]
@@ -184,17 +156,15 @@ class Runner:
             started[name] = subprocess.Popen([*command, "--period", period, *pairs])
         return started
 
-    def _baseline(self) -> Baseline:
+    def _baseline(self) -> room.Baseline:
         """Measure without a fault."""
         seconds = self.pace.baseline * self._slower
         self.note(f"baseline: {seconds:.0f} s without a fault")
         time.sleep(self.pace.settle)
-        begin, before, started = time.monotonic(), machine.CoreSeconds.now(), datetime.now(UTC).isoformat(timespec="seconds")
-        busy = _busy(seconds)
-        end = time.monotonic()
-        return Baseline(started, begin, end, (machine.CoreSeconds.now().idle - before.idle) / (end - begin), busy)
+        self._turns()
+        return room.measure(seconds)
 
-    def _whole(self, plan: Plan, baseline: Baseline, experiments: Sequence[str]) -> Run:
+    def _whole(self, plan: Plan, baseline: room.Baseline, experiments: Sequence[str]) -> Run:
         """The record of the run, once its experiments are known."""
         names = tuple(member.name for member in plan.members)
         bound = invariants.bound_of(baseline.idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
@@ -307,16 +277,23 @@ class Runner:
         except Exception as exc:  # noqa: BLE001 -- a mistake in one fault must not cost what was observed of all others
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
-        time.sleep(max(0.0, self.pace.least_span - (time.monotonic() - begin)))
+        time.sleep(max(0.0, self._least_span() - (time.monotonic() - begin)))
         end = time.monotonic()
         self.records.append(_span(experiment, owner, begin, end, lifted))
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
         if recovered is not None:
             self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
 
+    def _least_span(self) -> float:
+        """The shortest span of an experiment. Where the load is slower it is longer, so that pods come and go no faster."""
+        return self.pace.least_span * self._slower
+
     def _turns(self) -> None:
-        """In the span of an experiment at least one pod of each tenant has to come and go: one after the other, not at once."""
-        apart = (self.pace.least_span - _LAST_TURN_SECONDS) / max(1, len(self._loads))
+        """At least one pod of each tenant has to come and go in the span of an experiment: one after the other, not at once.
+
+        The baseline has the same ones. Without them, the limits of ten tenants came from a machine on which no pod started.
+        """
+        apart = (self._least_span() - _LAST_TURN_SECONDS) / max(1, len(self._loads))
         for place, load in enumerate(self._loads.values()):
             load.turn_within(place * apart)
 
@@ -378,13 +355,6 @@ def hypothesis_of(experiment: Experiment) -> str:
     """What the experiment expects: its own words, or what all have in common."""
     common = f"the target recovers within {experiment.recover_within:.0f} s, its running pods go on, others notice nothing"
     return experiment.hypothesis or common
-
-
-def _busy(seconds: float) -> float:
-    """The share of the machine's CPU that is busy for so long."""
-    before = machine.CoreSeconds.now()
-    time.sleep(seconds)
-    return machine.CoreSeconds.now().busy_since(before)
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:

@@ -117,6 +117,11 @@ BAD: dict[str, tuple[str, str, Change]] = {
         changed(Act, lambda act: act.tenant == "b" and act.at == 210, error="b/turn: lost"),
     ),
     "no pod of a neighbour": ("I4", "c: no pod came or went", without(Act, of("c"))),
+    "a baseline in which a tenant's pods rest": (
+        "I4",
+        "tenant c: no pod came or went: the limits are those of a machine at rest",
+        without(Act, lambda act: act.tenant == "c" and act.at < BEGIN + 20),
+    ),
     "an error of the host": (
         "I5",
         "host: 1 of 150 requests failed",

@@ -3,15 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from e2e import poll
-from e2e.chaos import runner
+from e2e.chaos import room, runner
 from e2e.chaos.__main__ import parser, plan_of
 from e2e.chaos.history import Quiet, from_lines
 from e2e.chaos.recorder import Recorder
@@ -76,7 +77,12 @@ def test_a_run_whose_recorder_has_ended_is_not_judged(monkeypatch: pytest.Monkey
     assert made.failed == "ended before flood began: observer"
 
 
-def rhythm(monkeypatch: pytest.MonkeyPatch, looks: Iterator[float]) -> tuple[list[str], runner.Runner]:
+def rhythm(
+    monkeypatch: pytest.MonkeyPatch,
+    looks: Iterator[float],
+    pace: runner.Pace = runner.Pace(settle=0.0, baseline=0.0),  # noqa: B008 -- frozen
+    loads: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[list[str], runner.Runner]:
     """How the recorders of a run were started on a machine that is so busy at each look."""
     started: list[str] = []
 
@@ -86,8 +92,9 @@ def rhythm(monkeypatch: pytest.MonkeyPatch, looks: Iterator[float]) -> tuple[lis
     monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setattr(runner, "_end", lambda _: 0)
     # The machine is calm at first. Whether a baseline follows a look, and how busy the machine is in it, `busy` says in turn.
-    monkeypatch.setattr(runner, "_busy", lambda _: next(looks))
-    made = runner.Runner(cast("Any", None), lambda _: None, runner.Pace(settle=0.0, baseline=0.0))
+    monkeypatch.setattr(room, "measure", lambda _: room.Baseline("", 0.0, 1.0, 1.0, next(looks)))
+    made = runner.Runner(cast("Any", None), lambda _: None, pace)
+    made._loads = dict(loads)
     made._with_room({"red": cast("Any", SimpleNamespace(kubeconfig="red"))})
     return started, made
 
@@ -111,3 +118,28 @@ def test_load_and_probes_are_as_slow_as_the_machine_needs_them(
     assert started[::2] == periods
     assert made._slower == slower
     assert list(left) == []
+
+
+def test_pods_come_and_go_in_the_baseline_as_in_an_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ten pods in eight seconds, by limits of a minute in which none started, made 23 of 63 experiments fail."""
+    monkeypatch.chdir(tmp_path)
+    asked: list[list[float]] = []
+
+    @dataclass
+    class Noting:
+        slower: int = 1
+
+        def start(self) -> None:
+            asked.append([])
+
+        def turn_within(self, seconds: float) -> None:
+            asked[-1].append(seconds)
+
+    pace = runner.Pace(settle=0.0, baseline=12.0, least_span=11.0)
+    _, made = rhythm(monkeypatch, iter([0.1, 0.7, 0.4, 0.4]), pace, {"red": Noting(), "blue": Noting()})
+    # Twice as slow: eleven seconds became twenty-two, of which the last three are for the last pod.
+    baseline = [0.0, 9.5]
+    assert asked == [[], baseline]
+    made._turns()
+    assert asked == [[], baseline * 2]
+    assert made._least_span() == 22.0

@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -238,9 +238,13 @@ def _last_words(scene: Scene) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OlderStore(Reversible):
-    """The target's etcd comes back with a copy of its data from some writes ago. Nothing of it may go on the host."""
+    """The target's etcd comes back with a copy of its data from some writes ago. Nothing of it may go on the host.
+
+    The newest files come back at the end, and with them the newest write. What is written to the older copy meanwhile is lost.
+    """
 
     writes: int = 30
+    newest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         files, before = _Files(scene), _host_pods(scene)
@@ -256,12 +260,24 @@ class OlderStore(Reversible):
         for _ in range(self.writes):
             until("a write", lambda: write(scene.target.api), seconds=30)
         time.sleep(8)  # the syncer records the revision every 5 s
+        self.newest[:] = [until("the newest write", partial(_last_written, scene), seconds=30)]
         killed, text = files.change(partial(_replaced, older))
         for process in parts.plane_processes(scene, "kube-apiserver"):
             process.send(signal.SIGKILL)
         named = tenants.wait_condition(scene.host, scene.target.name, "Ready", status="False", reason="DataLost", seconds=90)
         reported = f"{text}; the Tenant says {named['reason']}: {named['message'][:140]}"
-        return [killed, (True, reported), _stayed(scene, before)]
+        gone = until("an answer of the older copy", partial(_last_written, scene), seconds=60) not in self.newest
+        without = (gone, f"the newest write is {'not ' if gone else ''}in it")
+        return [killed, without, (True, reported), _stayed(scene, before)]
+
+    def recovered(self, scene: Scene) -> None:
+        Reversible.recovered(self, scene)
+        expect(_last_written(scene) in self.newest, "the newest write is not back")
+
+
+def _last_written(scene: Scene) -> str:
+    """The marker of the last write of a fault."""
+    return str(scene.target.api.get("ConfigMap", "chaos-fault", "default")["data"]["at"])
 
 
 def _replaced(older: Path, data: Path) -> str:

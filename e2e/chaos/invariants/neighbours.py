@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from e2e.chaos.history import CONTROLLER, HOST, Act, History, LeaderSeen, PartSeen, Rejected, Span
+from e2e.chaos.history import CONTROLLER, HOST, Act, History, LeaderSeen, PartSeen, Rejected, Run, Span
 from e2e.chaos.invariants.violation import Violation, experiment_at, is_target
 from e2e.chaos.percentiles import chance_of, percentile
 from e2e.chaos.sightings import LEAST_PROBES_A_SECOND, unseen_parts
@@ -52,6 +52,7 @@ def neighbours_unharmed(history: History, baseline: Mapping[str, float], bound: 
     unknown = [tenant for tenant in history.tenants if tenant not in baseline]
     found += [Violation("I4", "baseline", f"tenant {tenant}: {_NO_BASELINE}") for tenant in unknown]
     found += [Violation("I4", "baseline", text) for text in too_busy(baseline) if not text.startswith(f"{HOST}:")]
+    found += _at_rest(history)
     for span in history.spans:
         for tenant in history.tenants:
             if tenant == span.target:
@@ -61,6 +62,22 @@ def neighbours_unharmed(history: History, baseline: Mapping[str, float], bound: 
             if span.target != HOST:  # without the host's API no tenant's pods come and go
                 found += _broken_work(history, span, tenant)
     return found
+
+
+def _at_rest(history: History) -> list[Violation]:
+    """Tenants whose pods rested in the baseline: in each experiment one comes and goes, and that alone makes others wait."""
+    return [
+        Violation("I4", "baseline", f"tenant {tenant}: no pod came or went: the limits are those of a machine at rest")
+        for run in history.all(Run)
+        for tenant in run.tenants
+        if not _pod_within(history, tenant, run.baseline_begin, run.baseline_end)
+    ]
+
+
+def _pod_within(history: History, tenant: str, begin: float, end: float) -> bool:
+    return any(
+        act.kind == POD and act.tenant == tenant and act.at < end and begin < act.at + act.seconds for act in history.all(Act)
+    )
 
 
 def too_busy(baseline: Mapping[str, float]) -> list[str]:
@@ -114,7 +131,7 @@ def _broken_work(history: History, span: Span, tenant: str) -> list[Violation]:
     """The errors of work that began within an experiment; an experiment without any pod that came or went is one too."""
     acts = [act for act in history.all(Act) if act.tenant == tenant]
     found = [act.error for act in acts if act.error and span.begin <= act.at < span.end]
-    if not any(act.kind == POD and act.at < span.end and span.begin < act.at + act.seconds for act in acts):
+    if not _pod_within(history, tenant, span.begin, span.end):
         found = [f"{tenant}: no pod came or went: not observed", *found]
     return [Violation("I4", span.experiment, text) for text in found]
 
