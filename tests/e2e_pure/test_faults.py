@@ -211,6 +211,12 @@ def test_the_policy_of_the_clock_changes_pods_of_one_namespace_only() -> None:
     assert binding["spec"]["policyName"] == made["metadata"]["name"]
 
 
+def test_the_webhooks_server_is_a_program_and_half_a_line_of_its_log_is_no_answer() -> None:
+    """Two of its threads wrote into one line, and the experiment failed by that."""
+    compile(webhooks.SERVER, "server", "exec")
+    assert webhooks.answered("answered answered 1843 1843\n\nanswered 77\nanswered\n") == [77]
+
+
 def test_an_expired_certificate_keeps_its_names_and_its_authority() -> None:
     old, _ = webhooks.self_signed("plane.example")
     authority, authority_key = webhooks.self_signed("authority")

@@ -32,7 +32,10 @@ def _job_runs(cluster: Cluster) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EndlessArray(Fault):
-    """Job arrays with as many tasks as Slurm allows, submitted again and again until it refuses."""
+    """Job arrays with as many tasks as Slurm allows, submitted again and again until it refuses.
+
+    One refusal is enough: sbatch tries again for two minutes before it tells of it.
+    """
 
     arrays: int = 12
     seconds: float = 30.0
@@ -49,6 +52,8 @@ class EndlessArray(Fault):
             words = ("sbatch", "--parsable", f"--array=0-{most}", "--output=/dev/null")
             outcome = cluster.run(*words, given=script, check=False)
             answers.append("" if outcome.code == 0 else outcome.text[-100:])
+            if answers[-1]:
+                break
         time.sleep(self.seconds)
         waiting = len(cluster.run("squeue", "-h", "-r", "-o", "%i", seconds=60).out.split())
         accepted = answers.count("")

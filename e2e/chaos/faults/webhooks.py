@@ -4,6 +4,7 @@ A plane reaches nothing but its own pods, so the webhook's server is a pod of th
 """
 
 import base64
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ _EVERYTHING: Final[Obj] = {
     "resources": ["*/*"],
     "scope": "*",
 }
-_SERVER: Final = """
+SERVER: Final = """
 import http.server, json, os, ssl, time
 # One for all requests: the server needs no more memory for many than for one.
 START = (
@@ -47,7 +48,8 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(START)
         self.wfile.write(end)
-        print("answered", len(START) + len(end), flush=True)
+        # In one piece: requests are answered by threads, and print writes each of its arguments by itself.
+        print(f"answered {len(START) + len(end)}\\n", end="", flush=True)
     def log_message(self, *_): pass
 server = http.server.ThreadingHTTPServer(("", 8443), Answer)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -57,6 +59,11 @@ server.serve_forever()
 """
 IMAGE: Final = "docker.io/bulkhead/bulkhead:0.1.0"
 _NAME: Final = "chaos-webhook"
+
+
+def answered(log: str) -> list[int]:
+    """The sizes in bytes of the answers that a server's log tells of. Pure."""
+    return [int(size) for size in re.findall(r"^answered (\d+)$", log, re.MULTILINE)]
 
 
 def _configuration(client: Obj, *, timeout: int, rule: Obj) -> Obj:
@@ -127,7 +134,7 @@ class AnsweringWebhook(Reversible):
             slowest = max(slowest, time.monotonic() - begin)
             time.sleep(0.2)
         log = scene.target.api.text(f"/api/v1/namespaces/default/pods/{_NAME}/log", {"limitBytes": str(1 << 20)})
-        answers = [int(line.split()[1]) for line in log.splitlines() if line.startswith("answered")]
+        answers = answered(log)
         largest = max(answers, default=0)
         return [
             (bool(answers) or self.delay >= self.timeout, f"the webhook's server logged {len(answers)} answers"),
@@ -146,7 +153,7 @@ class AnsweringWebhook(Reversible):
         service = workloads.service(_NAME, _NAME, 443)
         service["spec"]["ports"][0]["targetPort"] = 8443
         api.apply(service)
-        spec = workloads.pod_spec(("python3", "-c", _SERVER))
+        spec = workloads.pod_spec(("python3", "-c", SERVER))
         container = spec["containers"][0]
         container |= {"image": IMAGE, "imagePullPolicy": "IfNotPresent"}
         container["env"] = [{"name": "DELAY", "value": str(self.delay)}, {"name": "SIZE", "value": str(self.size)}]
