@@ -21,6 +21,7 @@
     the chart                                       helmchart.rendered, known.all_known         half a second
     an identity provider, and a person who uses it  dex, people, believing                      seconds
     a real HAProxy                                  proxying                                    milliseconds
+    a server of another project, until it answers   started                                     what that server costs
     a task next to the test, a leader               background, leading                         nothing
     that a copy has seen what was written           lag                                         one list, if anything was
     what a queue holds for later                    hastening                                   nothing

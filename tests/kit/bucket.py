@@ -4,7 +4,6 @@ import contextlib
 import shutil
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,8 @@ from typing import Final
 
 from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import Target
-from tests.kit.ports import free_port, seen
+from tests.kit import started
+from tests.kit.ports import free_port
 from tests.kit.servers import die_with_parent
 
 BUCKET: Final = "backups"
@@ -68,25 +68,15 @@ def bucket(
             preexec_fn=die_with_parent,  # noqa: PLW1509 -- started from the one thread there is
         )
     try:
-        _wait(made, process, log)
+        started.wait("rclone", process, log, lambda: _answers(made.endpoint), port=made.port)
         yield made
     finally:
         process.kill()
         process.wait()
 
 
-def _wait(made: Bucket, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"rclone ended: {log.read_text()[-1000:]}{seen(made.port)}")
-        try:
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            opener.open(made.endpoint, timeout=2).close()
-        except urllib.error.HTTPError:
-            return  # it answers, and refuses
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError("rclone does not answer")
+def _answers(endpoint: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with contextlib.suppress(urllib.error.HTTPError):  # it answers, and refuses
+        opener.open(endpoint, timeout=2).close()
+    return True

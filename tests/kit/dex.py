@@ -14,7 +14,6 @@ import json
 import os
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -22,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.kit import started
 from tests.kit.pki import Authority
 from tests.kit.ports import free_port
 from workstation.hostcluster import binaries
@@ -71,19 +71,14 @@ class Dex:
         """Start it, with signing keys of its own, and wait until it answers."""
         path = self.folder / "dex.json"
         path.write_text(json.dumps(self._config()))
-        with (self.folder / "dex.log").open("ab") as log:
+        log = self.folder / "dex.log"
+        with log.open("ab") as written:
             self._process = subprocess.Popen(
                 [str(binaries.ensure("dex")["dex"]), "serve", str(path)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={"PATH": os.environ.get("PATH", "")},
+                stdin=subprocess.DEVNULL, stdout=written, stderr=written, env={"PATH": os.environ.get("PATH", "")},
             )  # fmt: skip
-        deadline = time.monotonic() + seconds
-        while True:
-            with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-                self.get("/.well-known/openid-configuration")
-                return
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"Dex does not answer: {(self.folder / 'dex.log').read_text()[-2000:]}")
-            time.sleep(0.05)
+        document = "/.well-known/openid-configuration"
+        started.wait("Dex", self._process, log, lambda: bool(self.get(document)), port=self.port, seconds=seconds)
 
     def kill(self) -> None:
         """Kill it, as a crash does; nothing happens if it does not run."""

@@ -10,17 +10,15 @@ import contextlib
 import json
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from tests.kit import started
 from tests.kit.collector import Got, by_name
 from tests.kit.ports import free_port
 from workstation.hostcluster import binaries
-
-_START_SECONDS: Final = 60.0
 
 
 @dataclass
@@ -51,19 +49,10 @@ class Otelcol:
         """The spans of a trace by name, in the order of their start."""
         return by_name(self.spans, trace)
 
-    def _wait(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the Collector ended with {self.process.returncode}: {self.log[-2000:]}")
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1.0).close()
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"the Collector does not listen: {self.log[-2000:]}") from None
-                time.sleep(0.05)
-            else:
-                return
+    def listens(self) -> bool:
+        """Whether it takes connections. Raises OSError otherwise."""
+        socket.create_connection(("127.0.0.1", self.port), timeout=1.0).close()
+        return True
 
 
 @contextlib.contextmanager
@@ -77,7 +66,7 @@ def running(folder: Path) -> Iterator[Otelcol]:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         collector = Otelcol(port, folder, process)
-        collector._wait()
+        started.wait("the Collector", collector.process, folder / "otelcol.log", collector.listens, port=port)
         yield collector
     finally:
         process.terminate()

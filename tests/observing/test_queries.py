@@ -5,7 +5,6 @@ HAProxy would export. So a misspelt label, or a join that matches nothing, is an
 empty in a cluster. Costs 20 s.
 """
 
-import contextlib
 import json
 import subprocess
 import threading
@@ -15,7 +14,6 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -28,8 +26,8 @@ from controller.metering import metrics as of_metering
 from frontdoor import metrics as of_proxy
 from syncer import metrics as of_syncer
 from tests.controller.test_series import report_all
-from tests.kit import promtool
-from tests.kit.ports import free_port, seen
+from tests.kit import promtool, started
+from tests.kit.ports import free_port
 from tests.observing.boards import boards
 
 _HAPROXY: Final = """\
@@ -122,8 +120,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         where = ("--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address=127.0.0.1:{port}")
         process = subprocess.Popen([str(program), *where], cwd=folder, stdout=log, stderr=log)
-    _wait(port, process, folder / "log")
-    yield f"127.0.0.1:{port}"
+    address = f"127.0.0.1:{port}"
+    started.wait("Prometheus", process, folder / "log", lambda: len(_asked(address, "up == 1")) == _TARGETS, port=port)
+    yield address
     process.terminate()
     process.wait(30)
     exporter.shutdown()
@@ -133,18 +132,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     of_proxy.take({}, {})
     for metric in (of_metering.seconds, of_metering.borrowed_seconds, of_metering.reserved_seconds):
         metric.clear()
-
-
-def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"Prometheus ended: {log.read_text()[-1000:]}{seen(port)}")
-        with contextlib.suppress(OSError):
-            if len(_asked(f"127.0.0.1:{port}", "up == 1")) == _TARGETS:
-                return
-        time.sleep(0.1)
-    raise RuntimeError("Prometheus has not scraped the three after 60 s")
 
 
 def _asked(address: str, query: str) -> list[dict[str, Any]]:
