@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,13 +87,19 @@ def test_the_record_of_a_layer_leaves_that_of_make_test_alone() -> None:
     assert record("LAYER=helm stores") == f"{FOLDER}-helm-stores"
 
 
+@cache
+def tree_of(file: Path) -> ast.Module:
+    """A file's syntax. Each is parsed once: Python 3.11 fails now and then while other threads run (python/cpython#106905)."""
+    return ast.parse(file.read_text())
+
+
 def layers_of(test: str) -> set[str]:
     """The layers of a test `path::name`, or of all tests of a path."""
     path, _, name = test.partition("::")
     files = [ROOT / path] if path.endswith(".py") else [*(ROOT / path).rglob("test_*.py")]
     found: set[str] = set()
     for file in files:
-        tree = ast.parse(file.read_text())
+        tree = tree_of(file)
         wide = [node.value for node in tree.body if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node.targets)]
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         marks = [*wide, *(mark for node in functions if name in {"", node.name} for mark in node.decorator_list)]
