@@ -111,7 +111,7 @@ def tenant_of_plane(namespace: str) -> str:
     """The tenant whose plane a host namespace holds; empty if it holds none."""
     name = namespace.removeprefix("bh-")
     try:
-        return name if namespace == plane_namespace(name) and not tenant_of_work(namespace) else ""
+        return name if namespace == plane_namespace(name) else ""
     except InvalidTenantNameError:
         return ""
 

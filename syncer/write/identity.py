@@ -160,8 +160,8 @@ class PlaneIdentity:
         data = {UID_KEY: record.uid, REVISION_KEY: str(record.revision)}
         data |= {QUARANTINE_KEY: record.quarantine} if record.quarantine else {}
         # The label tells the controller, which reads the record only when it looks at the tenant, that it has to look.
-        marked: Obj = {"metadata": {"labels": {QUARANTINED: "true"}}} if record.quarantine else {}
-        body: Obj = {"data": data} | marked
+        marks = {"labels": {QUARANTINED: "true"}} if record.quarantine else {}
+        body: Obj = {"metadata": {"name": NAME} | marks, "data": data}
         try:
             written = recorded(await self._host.patch(CONFIG_MAPS, NAME, body, self._namespace))
             record = replace(record, quarantine=record.quarantine or written.quarantine)
@@ -174,11 +174,8 @@ class PlaneIdentity:
         self._written = record.revision
 
     async def _create(self, body: Obj) -> None:
-        metadata = {"name": NAME} | body.get("metadata", {})
         try:
-            await self._host.create(
-                CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap"} | body | {"metadata": metadata}, self._namespace
-            )
+            await self._host.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap"} | body, self._namespace)
         except AlreadyExists:
             await self._host.patch(CONFIG_MAPS, NAME, body, self._namespace)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from e2e import commands, machine, prometheus, tenants, workloads
 from e2e.api import Api
+from e2e.names import SYSTEM_NAMESPACE
 from e2e.poll import until
 from e2e.prometheus import Prometheus
 from e2e.tenants import Tenant
 
 RULES = Path(__file__).parents[3] / "charts" / "bulkhead" / "rules" / "alerts.yaml"
-SYSTEM = "bulkhead-system"
 
 
 def test_the_worst_alerts_fire_for_their_faults_and_end(host: Api, alice: Tenant) -> None:
@@ -71,13 +71,20 @@ def _api_servers(host: Api, tenant: Tenant) -> list[machine.Process]:
 @contextlib.contextmanager
 def _without_controller(host: Api) -> Iterator[None]:
     """No pod of the controller runs."""
-    scale = ("-n", SYSTEM, "scale", "deploy/bulkhead-controller")
-    replicas = host.get("Deployment", "bulkhead-controller", SYSTEM)["spec"]["replicas"]
+    scale = ("-n", SYSTEM_NAMESPACE, "scale", "deploy/bulkhead-controller")
+    replicas = host.get("Deployment", "bulkhead-controller", SYSTEM_NAMESPACE)["spec"]["replicas"]
     commands.kubectl(machine.KUBECONFIG, *scale, "--replicas=0")
     try:
         yield
     finally:
         commands.kubectl(machine.KUBECONFIG, *scale, f"--replicas={replicas}")
         commands.kubectl(
-            machine.KUBECONFIG, "-n", SYSTEM, "rollout", "status", "deploy/bulkhead-controller", "--timeout=180s", seconds=200
+            machine.KUBECONFIG,
+            "-n",
+            SYSTEM_NAMESPACE,
+            "rollout",
+            "status",
+            "deploy/bulkhead-controller",
+            "--timeout=180s",
+            seconds=200,
         )
