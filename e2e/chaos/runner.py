@@ -160,7 +160,7 @@ class Runner:
 
     def _baseline(self) -> room.Baseline:
         """Measure without a fault."""
-        seconds = self.pace.baseline * min(self._slower, MOST_LONGER)
+        seconds = self._stretched(self.pace.baseline)
         self.note(f"baseline: {seconds:.0f} s without a fault")
         time.sleep(self.pace.settle)
         self._turns()
@@ -287,8 +287,12 @@ class Runner:
             self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
 
     def _least_span(self) -> float:
-        """The shortest span of an experiment. Where the load is slower it is longer, so that its pods are further apart."""
-        return self.pace.least_span * min(self._slower, MOST_LONGER)
+        """The shortest span of an experiment."""
+        return self._stretched(self.pace.least_span)
+
+    def _stretched(self, seconds: float) -> float:
+        """These seconds, or more of them where the load is slower, so that its pods are further apart."""
+        return seconds * min(self._slower, MOST_LONGER)
 
     def _turns(self) -> None:
         """At least one pod of each tenant has to come and go in the span of an experiment: one after the other, not at once.

@@ -156,6 +156,12 @@ async def test_a_short_log_waits_for_one_piece_of_each_flood(bench: Bench) -> No
     floods = 6
     got = [bytearray() for _ in range(floods)]
     reading = [asyncio.create_task(bench.read_log(one, follow="true")) for one in got]
+
+    async def all_wait() -> bool:
+        return len(bench.clock.waits) >= floods
+
+    # One that is still being opened has no turn, so they begin together.
+    await until(all_wait, "each flood to wait for its turn")
     bench.clock.free.set()
 
     async def all_flow() -> bool:
