@@ -4,7 +4,9 @@
                                           └─> tried again, with pauses ──> Failed
 
 An order replaces that of an earlier reconcile, so that the next attempt has present keys and addresses. After a restart the
-controller takes unfinished snapshots again from the beginning: nothing of an attempt counts without its manifest.
+controller takes unfinished snapshots again from the beginning: nothing of an attempt counts without its manifest. What a
+reconcile has seen may be older than the end of a task, so a task begins with a look at the object itself: what is finished is
+never taken again, and never becomes Failed.
 """
 
 import asyncio
@@ -70,8 +72,9 @@ class SnapshotTasks:
         await self._end(list(self._tasks))
 
     async def fail(self, request: Obj, why: str) -> None:
-        """Report that a snapshot will not be taken."""
-        await self._report(request, status.failed(request, why, self._now()))
+        """Report that a snapshot will not be taken, unless it is finished."""
+        if await self._is_wanted(request):
+            await self._report(request, status.failed(request, why, self._now()))
 
     async def _end(self, uids: list[str]) -> None:
         tasks = [task for uid in uids if (task := self._tasks.pop(uid, None)) is not None]
@@ -84,6 +87,12 @@ class SnapshotTasks:
 
     async def _run(self, uid: str) -> None:
         order = self._orders[uid]
+        if await self._is_wanted(order.request):
+            await self._take(uid, order)
+        self._orders.pop(uid, None)
+        self._tasks.pop(uid, None)
+
+    async def _take(self, uid: str, order: Order) -> None:
         means = self._at.at(order.place)
         if means is None:
             await self.fail(order.request, f"{self._at.missing(order.place)}; then ask for another snapshot")
@@ -93,8 +102,19 @@ class SnapshotTasks:
                 await self._report(order.request, status.waiting(order.request, words, self._now()))
             async with self._places:
                 await self._attempts(uid, order.place, means)
-        self._orders.pop(uid, None)
-        self._tasks.pop(uid, None)
+
+    async def _is_wanted(self, request: Obj) -> bool:
+        """Whether the object is there and not finished; False where the host does not say, until the next reconcile."""
+        meta = request["metadata"]
+        try:
+            found = await self._client.get(kinds.TENANT_SNAPSHOTS, meta["name"])
+        except NotFound:
+            return False
+        except KubeError as error:
+            _log.warning("cannot read TenantSnapshot %s, so nothing is done about it: %s", meta["name"], error)
+            return False
+        there = found["metadata"]
+        return there["uid"] == meta["uid"] and not there.get("deletionTimestamp") and not status.finished(found)
 
     async def _attempts(self, uid: str, place: str, means: Means) -> None:
         backoff = Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)

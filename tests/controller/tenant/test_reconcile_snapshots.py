@@ -143,3 +143,20 @@ async def test_a_finished_one_is_left_alone(world: World) -> None:
         return not world.tasks.orders
 
     await until(forgotten, "the finished one to be left alone")
+
+
+async def test_what_a_reconcile_saw_before_the_end_changes_nothing_of_a_finished_one(world: World) -> None:
+    await ask(world.client, "late")
+    await world.controller.settle("late")
+    await world.ask("late-1", "late")
+    await world.controller.settle("late")
+    await world.tasks.close()
+    order = world.tasks.orders[-1]
+    await world.tasks.fail(order.request, "it is enough")
+
+    world.tasks.order(order)
+    _, taken = await asyncio.wait(world.tasks._tasks.values(), timeout=20)
+    assert not taken, "it is taken again"
+    await world.tasks.fail(order.request, "for another reason")
+    assert await world.told("late-1", SnapshotReason.FAILED) == "it is enough"
+    assert not world.tasks._tasks
