@@ -4,9 +4,10 @@ Bounded in rate and in memory: a tenant that makes errors by the thousand gets s
 metric. Of one object there is one event for each reason. When it repeats its count grows, after a minute, then two, four, up to
 half an hour; where its text has changed, as the numbers of a quota do, it gets the latest after a twelfth of that. An object
 that is gone gets no more of them, unless they say why it went. A failing plane costs events, nothing else; they are never
-retried for ever. Events of the host wait while pods do: in a burst, statuses are written first. A restarted syncer receives all
-events of the host again: those that the plane has already are not written again (one list of names), so a count that grew
-meanwhile is seen with the next repeat.
+retried for ever. Events of the host wait while pods do: in a burst, statuses are written first. One that comes before its
+object is seen is looked at twice more, because each kind has a watch of its own. A restarted syncer receives all events of the
+host again: those that the plane has already are not written again (one list of names), so a count that grew meanwhile is seen
+with the next repeat.
 """
 
 import contextlib
@@ -41,6 +42,9 @@ _NORMAL: Final = frozenset({users.SHARED})  # reasons that say how something is,
 _GIVE_WAY_SECONDS: Final = 1.0
 _GIVE_WAY_STEP: Final = 0.05
 _QUEUED: Final = 2000
+# When an event is looked at again whose object is not seen yet; most such objects are gone, so few events wait at once.
+_EARLY_SECONDS: Final = (1.0, 5.0)
+_EARLY_AT_ONCE: Final = 500
 _PAGE: Final = 500
 _REMEMBERED: Final = 5000
 _REPEAT_SECONDS: Final = 60.0
@@ -83,6 +87,8 @@ class Recorder:
         self._ours: dict[Key, _Waiting] = {}
         self._told: Remembered[Key, _Told] = Remembered(_REMEMBERED)
         self._mirrored: Remembered[Key, str] = Remembered(_REMEMBERED)
+        # The host's events that came before their objects were seen, with how often each was looked at.
+        self._early: dict[Key, int] = {}
         # Events that an earlier process wrote, as hashes: read with the host's first event, forgotten once the queue is empty.
         self._earlier: set[int] | None = None
 
@@ -217,27 +223,42 @@ class Recorder:
             await self._clock.sleep(_GIVE_WAY_STEP)
 
     def _from_host(self, key: Key) -> Obj | None:
+        looks = self._early.pop(key, 0)
         event = self._caches.host["Event"].store.get(key)
         if event is None:
             return None
         version = str(event["metadata"].get("resourceVersion", ""))
         if self._mirrored.get(key) == version:
             return None
-        kind, name = event_translation.involved(event, WITH_EVENTS)
-        meta = self._caches.host[kind].store.meta(Key(key.namespace, name)) if kind in self._caches.host else None
-        identity = self._caches.origin(meta) if meta is not None else None
-        if identity is None or identity.kind != kind:
-            return None
-        virtual = self._caches.virtual[kind].store.get(Key(identity.namespace, identity.name))
-        if virtual is None or uid_of(virtual) != identity.uid or self._caches.namespace_ending(identity.namespace):
-            return None
-        if (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid if meta else ""}:
+        about = self._virtual_of(key, event, looks)
+        if about is None:
             return None
         self._mirrored[key] = version
-        about, view = virtual | {"kind": kind}, self._caches.view()
+        view = self._caches.view()
         mirrored = event_translation.to_virtual(event, about, view)
         unwanted = event_translation.waits_for_tokens(event, about, view) or self._written_earlier(key_of(mirrored))
         return None if unwanted else mirrored
+
+    def _virtual_of(self, key: Key, event: Obj, looks: int) -> Obj | None:
+        """The tenant's object that a host event is about, with its kind."""
+        kind, name = event_translation.involved(event, WITH_EVENTS)
+        if kind not in self._caches.host:
+            return None
+        meta = self._caches.host[kind].store.meta(Key(key.namespace, name))
+        if meta is None or (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid}:
+            self._look_again(key, looks)
+            return None
+        identity = self._caches.origin(meta)
+        if identity is None or identity.kind != kind or self._caches.namespace_ending(identity.namespace):
+            return None
+        virtual = self._caches.virtual[kind].store.get(Key(identity.namespace, identity.name))
+        return virtual | {"kind": kind} if virtual is not None and uid_of(virtual) == identity.uid else None
+
+    def _look_again(self, key: Key, looks: int) -> None:
+        """Look later at an event whose object is gone, or only not seen yet."""
+        waits = looks < len(_EARLY_SECONDS) and len(self._early) < _EARLY_AT_ONCE
+        if waits and self._queue.add_after(key, _EARLY_SECONDS[looks], Lane.BACKFILL):
+            self._early[key] = looks + 1
 
     def _written_earlier(self, key: Key) -> bool:
         """Whether an earlier process wrote this event; true once only, because its next version is news."""
