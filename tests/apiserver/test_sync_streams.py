@@ -38,11 +38,15 @@ def is_whole(data: bytes) -> bool:
 
 
 class Held(SystemClock):
-    """A clock by which the streams wait until it is let go; it notes for how long they were told to wait."""
+    """A clock that stands still until it is let go: streams wait by it. It notes for how long they were told to wait."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
         self.waits: list[float] = []
+        self._began = super().monotonic()
+
+    def monotonic(self) -> float:
+        return super().monotonic() if self.free.is_set() else self._began
 
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -132,6 +136,7 @@ async def bench(host_client: Client, plane_client: Client, tmp_path: Path) -> As
         paces._clock = clock
         for allowance in (paces._logs, paces._sessions):
             allowance._burst = allowance._left = PIECE_BYTES
+            allowance._at = clock.monotonic()
         yield Bench(bed, node, plane_client, clock)
 
 
