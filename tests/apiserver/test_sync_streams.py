@@ -186,6 +186,8 @@ async def test_a_short_log_waits_for_one_piece_of_each_flood(bench: Bench) -> No
 
 async def test_a_session_is_slow_and_whole_though_its_node_closes_first(bench: Bench) -> None:
     bench.node.exec_lines = 4 * MIB // _LINE_BYTES
+    passed = metrics.KUBELET_BYTES.labels("sessions")
+    before = passed._value.get()
     session = await bench.plane.upgrade(
         bench.path("exec"), [("command", "tar"), ("stdout", "true"), ("container", "main")], _SPDY, method="POST"
     )
@@ -199,7 +201,8 @@ async def test_a_session_is_slow_and_whole_though_its_node_closes_first(bench: B
         got = await session.reader.read(-1)
         assert len(got) == 4 * MIB
         assert is_whole(got)
-        assert len(bench.clock.waits) > 4 * MIB // PIECE_BYTES // 2, "every piece was paid for"
+        # How many waited for it depends on the machine.
+        assert passed._value.get() - before >= 4 * MIB, "every piece was paid for"
     finally:
         session.writer.transport.abort()
 
