@@ -25,6 +25,7 @@ from workstation.hostcluster import (
     machine_settings,
     namespaces,
     pki,
+    programs,
     registry,
     remains,
     state,
@@ -37,7 +38,8 @@ from workstation.hostcluster.node import Node, present
 from workstation.hostcluster.supervisor import load_context
 
 _START_SECONDS = 240.0
-_NODE_SECONDS = 60.0
+_NODE_SECONDS = 180.0
+_LOOK_SECONDS = 20.0  # longer than a request may take
 _STOP_SECONDS = 60.0
 _LOCK = Path("/run/bulkhead-host.lock")
 
@@ -185,8 +187,11 @@ def await_node(node: Node, report: Progress) -> None:
             "node",
             node.name,
         ]
-        done = subprocess.run([*argv, f"-o=jsonpath={path}"], capture_output=True, text=True, check=False, timeout=20)
-        answer = (done.stdout or done.stderr).strip()
+        try:
+            done = programs.ended([*argv, f"-o=jsonpath={path}"], _LOOK_SECONDS)
+            answer = (done.stdout or done.stderr).strip()
+        except RuntimeError as error:
+            answer = str(error)
         if answer.startswith("True"):
             return
         report.detail(answer)

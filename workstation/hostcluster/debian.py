@@ -2,10 +2,10 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from workstation.hostcluster import programs
 from workstation.hostcluster.component import Progress
 
 HOST_PACKAGES = (
@@ -34,10 +34,8 @@ def missing(packages: Iterable[str], status_file: Path = Path("/var/lib/dpkg/sta
 
 def _apt(arguments: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(
-        ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *arguments], env=environment, check=False,
-        capture_output=True, text=True, timeout=_INSTALL_SECONDS, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    command = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *arguments]
+    done = programs.ended(command, _INSTALL_SECONDS, environment=environment)
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
         raise RuntimeError(f"Debian packages: `apt-get {' '.join(arguments)}` failed:\n{tail}")

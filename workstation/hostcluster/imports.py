@@ -4,10 +4,10 @@ Imported files are recorded next to containerd's own data, by file name, which c
 """
 
 import json
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from workstation.hostcluster import programs
 from workstation.hostcluster.component import Progress
 from workstation.hostcluster.files import write_file
 from workstation.hostcluster.node import Node
@@ -31,7 +31,7 @@ def import_images(node: Node, images: Iterable[Path], report: Progress) -> list[
             continue
         report.detail(f"importing {path.name} on {node.name}")
         ctr = [str(node.ctx.binaries["ctr"]), "-a", str(node.containerd_socket), "-n", "k8s.io", "images", "import", str(path)]
-        result = subprocess.run(ctr, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        result = programs.ended(ctr, _SECONDS)
         if result.returncode != 0:
             raise RuntimeError(f"image {path}: import failed: {result.stderr.strip()[-500:]}")
         known.append(key)

@@ -6,15 +6,16 @@ Earlier values are kept in `<data>/machine.json`, valid for the boot in which th
 import json
 import shutil
 import socket
-import subprocess
 from pathlib import Path
 
+from workstation.hostcluster import programs
 from workstation.hostcluster.component import BRIDGE, NODE_ADDRESS, POD_RANGE, HostContext
 from workstation.hostcluster.files import write_file
 from workstation.hostcluster.node import NODE_RANGE
 
 # The kubelet expects device plugins here, whatever its root directory is.
 DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
+_SECONDS = 30.0
 _SYSCTLS = Path("/proc/sys")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SET = {"net/ipv4/ip_forward": 1}
@@ -42,7 +43,7 @@ table ip bulkhead {{
 
 def run(*argv: str, stdin: str | None = None) -> str:
     """Run a short system command. Raises with its error text."""
-    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=30)
+    done = programs.ended(argv, _SECONDS, stdin=stdin)
     if done.returncode != 0:
         raise RuntimeError(f"`{' '.join(argv)}` failed: {(done.stderr or done.stdout).strip()}")
     return done.stdout

@@ -29,6 +29,7 @@ class LoseNode(Reversible):
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         node = f"{machine.NODE}-3"
+        until("what an experiment that failed has left to be gone", partial(self.over, scene), seconds=60)
         spec = workloads.pod_spec(where={"kubernetes.io/hostname": node})
         scene.target.api.create(workloads.pod("on-the-node", spec, labels=LABELS))
         workloads.wait_running(scene.target.api, "on-the-node", seconds=60)
