@@ -88,12 +88,9 @@ class Gate:
         """Print the table of results."""
         ran = [suite for suite in self.catalogue.suites if suite.name in self.runner.results]
         print(f"\n{table.summary(ran, record.load(self.runner.path))}")
-        if (counted := Path(self.runner.environment[flaky.COUNTED_IN])).exists():
-            print(
-                "FLAKY, each with a line above that belongs into tests/flaky.yaml:",
-                *counted.read_text().splitlines(),
-                sep="\n  ",
-            )
+        counted = Path(self.runner.environment[flaky.COUNTED_IN])
+        if found := counted.read_text().splitlines() if counted.exists() else []:
+            print("FLAKY, each with a line above that belongs into tests/flaky.yaml:", *found, sep="\n  ")
         came_to_an_end = {name for name, result in self.runner.results.items() if result is not Result.STOPPED}
         rest = [suite for suite in self.catalogue.suites if suite.name not in came_to_an_end]
         reasons = {suite.name: self.reasons.get(suite.name, "the run was ended before") for suite in rest}

@@ -100,6 +100,19 @@ def test_a_failure_of_the_fixed_part_ends_all(
     assert "check did not pass" in left_out
 
 
+@pytest.mark.parametrize(("counted", "told"), [("", []), ("tests/a.py::test_b\n", ["tests/a.py::test_b"])])
+def test_flaky_tests_are_named_where_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], counted: str, told: list[str]
+) -> None:
+    gate, _, _ = play(tmp_path, monkeypatch)
+    (tmp_path / "flakes").write_text(counted)
+    gate.runner.environment["BULKHEAD_FLAKES"] = str(tmp_path / "flakes")
+    gate.report()
+    lines = capsys.readouterr().out.splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith("FLAKY")]
+    assert [lines[number + 1].strip() for number in heads] == told
+
+
 def test_a_failure_of_a_touched_suite_is_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, green = play(tmp_path, monkeypatch, failed=("nodes",))
     assert not green
