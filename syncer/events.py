@@ -3,24 +3,24 @@
 Bounded in rate and in memory: a tenant that makes errors by the thousand gets some of them as events and all of them as a
 metric. Of one object there is one event for each reason. When it repeats its count grows, after a minute, then two, four, up to
 half an hour; where its text has changed, as the numbers of a quota do, it gets the latest after a twelfth of that. An object
-that is gone gets no more of them, unless they say why it went. A failing plane costs events, nothing else; they are never
-retried for ever. Events of the host wait while pods do: in a burst, statuses are written first. One that comes before its
-object is seen is looked at twice more, because each kind has a watch of its own. A restarted syncer receives all events of the
-host again: those that the plane has already are not written again (one list of names), so a count that grew meanwhile is seen
-with the next repeat.
+that is gone gets no more of them, unless they say why it went. An event that the plane's API server cannot take now (it is
+busy, starts again or does not answer) is written later, four times in all; a failing plane costs events, nothing else. Events
+of the host wait while pods do: in a burst, statuses are written first. One that comes before its object is seen is looked at
+twice more, because each kind has a watch of its own. A restarted syncer receives all events of the host again: those that the
+plane has already are not written again (one list of names), so a count that grew meanwhile is seen with the next repeat.
 """
 
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bulkhead.api.conditions import timestamp
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta
-from bulkhead.kube.errors import AlreadyExists, KubeError
+from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError, Throttled, Timeout, Unavailable
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import EVENTS
@@ -42,9 +42,11 @@ _NORMAL: Final = frozenset({users.SHARED})  # reasons that say how something is,
 _GIVE_WAY_SECONDS: Final = 1.0
 _GIVE_WAY_STEP: Final = 0.05
 _QUEUED: Final = 2000
-# When an event is looked at again whose object is not seen yet; most such objects are gone, so few events wait at once.
+# When an event is looked at again whose object is not seen yet; most such objects are gone.
 _EARLY_SECONDS: Final = (1.0, 5.0)
-_EARLY_AT_ONCE: Final = 500
+# When one is written again that the plane's API server could not take: an API server that starts again is back by then.
+_REFUSED_SECONDS: Final = (1.0, 5.0, 30.0)
+_LATER_AT_ONCE: Final = 500
 _PAGE: Final = 500
 _REMEMBERED: Final = 5000
 _REPEAT_SECONDS: Final = 60.0
@@ -87,8 +89,9 @@ class Recorder:
         self._ours: dict[Key, _Waiting] = {}
         self._told: Remembered[Key, _Told] = Remembered(_REMEMBERED)
         self._mirrored: Remembered[Key, str] = Remembered(_REMEMBERED)
-        # The host's events that came before their objects were seen, with how often each was looked at.
-        self._early: dict[Key, int] = {}
+        # Events that are looked at again, with how often each was: those that came before their objects were seen, and those
+        # that the plane's API server could not take.
+        self._later: dict[Key, int] = {}
         # Events that an earlier process wrote, as hashes: read with the host's first event, forgotten once the queue is empty.
         self._earlier: set[int] | None = None
 
@@ -185,23 +188,46 @@ class Recorder:
             except QueueClosed:
                 return
             try:
-                if key not in self._ours:
-                    await self._give_way()
-                    if self._earlier is None:
-                        self._earlier = await self._read_earlier()
-                event = self._take_ours(key) if key in self._ours else self._from_host(key)
-                if event is not None:
-                    await self._write(event)
-                    await self._clock.sleep(1 / RATE)
-            except KubeError as error:
-                metrics.EVENTS_DROPPED.inc()
-                _log.debug("event not written: %s", error, extra=about("Event", key))
+                await self._tell(key)
             except Exception:  # noqa: BLE001 -- a hostile object must not end the recorder
                 _log.exception("event not understood", extra=about("Event", key))
             finally:
                 self._queue.done(key)
                 if self._earlier and not len(self._queue):
                     self._earlier.clear()
+
+    async def _tell(self, key: Key) -> None:
+        """Write what waits under this key, or keep it for later."""
+        looks = self._later.pop(key, 0)
+        waiting = self._ours.get(key)
+        if waiting is None:
+            await self._give_way()
+            if self._earlier is None:
+                self._earlier = await self._read_earlier()
+            # A warning can have come while this waited.
+            waiting = self._ours.get(key)
+        event = self._take_ours(key) if waiting is not None else self._from_host(key, looks)
+        if event is None:
+            return
+        try:
+            await self._write(event)
+        except KubeError as error:
+            _log.debug("event not written: %s", error, extra=about("Event", key))
+            if not self._keep(key, waiting, looks, error):
+                metrics.EVENTS_DROPPED.inc()
+        await self._clock.sleep(1 / RATE)
+
+    def _keep(self, key: Key, waiting: _Waiting | None, looks: int, error: KubeError) -> bool:
+        """Keep an event for later that the plane's API server could not take now. False if it is lost."""
+        passing = isinstance(error, (Throttled, Unavailable, Timeout)) or (isinstance(error, ApiError) and error.status == 500)
+        if not passing or not self._look_again(key, looks, _REFUSED_SECONDS):
+            return False
+        if waiting is None:
+            self._mirrored.pop(key, None)
+        else:
+            # Unless a later text came while this one was written.
+            self._ours.setdefault(key, waiting)
+        return True
 
     async def _read_earlier(self) -> set[int]:
         """The events that the plane has, as many as may wait here."""
@@ -222,8 +248,7 @@ class Recorder:
         while self.busy() and self._clock.monotonic() < until:
             await self._clock.sleep(_GIVE_WAY_STEP)
 
-    def _from_host(self, key: Key) -> Obj | None:
-        looks = self._early.pop(key, 0)
+    def _from_host(self, key: Key, looks: int) -> Obj | None:
         event = self._caches.host["Event"].store.get(key)
         if event is None:
             return None
@@ -246,7 +271,7 @@ class Recorder:
             return None
         meta = self._caches.host[kind].store.meta(Key(key.namespace, name))
         if meta is None or (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid}:
-            self._look_again(key, looks)
+            self._look_again(key, looks, _EARLY_SECONDS)
             return None
         identity = self._caches.origin(meta)
         if identity is None or identity.kind != kind or self._caches.namespace_ending(identity.namespace):
@@ -254,11 +279,14 @@ class Recorder:
         virtual = self._caches.virtual[kind].store.get(Key(identity.namespace, identity.name))
         return virtual | {"kind": kind} if virtual is not None and uid_of(virtual) == identity.uid else None
 
-    def _look_again(self, key: Key, looks: int) -> None:
-        """Look later at an event whose object is gone, or only not seen yet."""
-        waits = looks < len(_EARLY_SECONDS) and len(self._early) < _EARLY_AT_ONCE
-        if waits and self._queue.add_after(key, _EARLY_SECONDS[looks], Lane.BACKFILL):
-            self._early[key] = looks + 1
+    def _look_again(self, key: Key, looks: int, pauses: Sequence[float]) -> bool:
+        """Look at an event again after the pause that is next. False if it had them all, or too many wait."""
+        if looks >= len(pauses) or len(self._later) >= _LATER_AT_ONCE:
+            return False
+        if not self._queue.add_after(key, pauses[looks], Lane.BACKFILL):
+            return False
+        self._later[key] = looks + 1
+        return True
 
     def _written_earlier(self, key: Key) -> bool:
         """Whether an earlier process wrote this event; true once only, because its next version is news."""

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from bulkhead.api.objects import Obj
+from bulkhead.kube.errors import KubeError, Throttled
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, key_of
 from syncer import events
@@ -27,8 +28,11 @@ class Plane:
 
     def __init__(self) -> None:
         self.messages: list[str] = []
+        self.errors: list[KubeError] = []  # what the next writes get instead of an answer
 
     async def create(self, _kind: Any, event: Obj) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
         self.messages.append(event["message"])
 
 
@@ -116,7 +120,7 @@ async def test_an_object_that_is_gone_is_looked_for_three_times(bench: Bench) ->
     bench.hear()
     await bench.pass_by(120)
     assert (bench.looks, bench.plane.messages) == (3, [])
-    assert not bench.recorder._early
+    assert not bench.recorder._later
     # What comes later of the same event is looked at as often.
     bench.hear(message="still no room")
     await bench.pass_by(120)
@@ -130,18 +134,29 @@ async def test_an_event_that_is_gone_meanwhile_is_not_told(bench: Bench) -> None
     bench.see()
     await bench.pass_by(10)
     assert not bench.plane.messages
-    assert not bench.recorder._early
+    assert not bench.recorder._later
 
 
 async def test_few_wait_at_once_and_the_others_are_told_when_they_repeat(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_EARLY_AT_ONCE", 3)
+    monkeypatch.setattr(events, "_LATER_AT_ONCE", 3)
     for number in range(5):
         bench.hear(Key(EVENT.namespace, f"web.{number}"), f"message {number}")
     await bench.pass_by(0.5)
-    assert len(bench.recorder._early) == 3
+    assert len(bench.recorder._later) == 3
     bench.see()
     await bench.pass_by(6)
     assert sorted(bench.plane.messages) == ["message 0", "message 1", "message 2"]
     bench.hear(Key(EVENT.namespace, "web.4"), "message 4 again")
     await bench.pass_by(1)
     assert bench.plane.messages[3:] == ["message 4 again"]
+
+
+async def test_an_event_that_the_plane_cannot_take_now_is_told_later(bench: Bench) -> None:
+    bench.see()
+    bench.plane.errors = [Throttled(429, "TooManyRequests", "later")] * 3
+    bench.hear()
+    await bench.pass_by(0.5)
+    assert not bench.plane.messages
+    await bench.pass_by(40)
+    assert bench.plane.messages == ["no room"]
+    assert not bench.recorder._later

@@ -1,14 +1,15 @@
 """One event for each reason, however its text changes, and what a recorder knows of its predecessor's events."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from bulkhead.kube.errors import AlreadyExists
+from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, KubeError, Throttled, Timeout, unreachable
 from bulkhead.kube.objects import Key, Meta
+from syncer import metrics
 from syncer.events import Recorder
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
@@ -31,9 +32,15 @@ class Plane:
     def __init__(self) -> None:
         self.events: dict[str, dict[str, Any]] = {}
         self.writes = 0
+        self.errors: list[KubeError] = []  # what the next writes get instead of an answer
+        self.meanwhile: list[Callable[[], None]] = []  # what happens while the next ones are under way
 
     async def create(self, _kind: Any, event: dict[str, Any]) -> None:
         self.writes += 1
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        if self.errors:
+            raise self.errors.pop(0)
         if event["metadata"]["name"] in self.events:
             raise AlreadyExists(409, "AlreadyExists", "there")
         self.events[event["metadata"]["name"]] = dict(event)
@@ -155,3 +162,55 @@ async def test_an_object_that_is_only_not_seen_yet_is_told_by_the_next_warning(b
     bench.warn("does not fit")
     await bench.pass_by(1)
     assert bench.plane.messages() == [("does not fit", 1)]
+
+
+BUSY = Throttled(429, "TooManyRequests", "later")
+PASSING = (BUSY, unreachable("connection refused"), Timeout("no answer"), ApiError(500, "InternalError", "etcd has no leader"))
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
+async def test_a_last_word_that_the_plane_cannot_take_now_is_written_later(bench: Bench, error: KubeError) -> None:
+    bench.plane.errors = [error]
+    bench.warn("was lost", reason="Lost", last=True)
+    bench.remove("web")
+    await bench.pass_by(3)
+    assert (bench.plane.messages(), bench.plane.writes) == ([("was lost", 1)], 2)
+    assert not bench.recorder._later
+
+
+async def test_an_event_is_tried_four_times_and_is_then_counted_as_dropped(bench: Bench) -> None:
+    before = metrics.EVENTS_DROPPED._value.get()
+    bench.plane.errors = [BUSY] * 4
+    bench.warn("same")
+    await bench.pass_by(50)
+    assert (bench.plane.writes, metrics.EVENTS_DROPPED._value.get() - before) == (4, 1)
+    assert not bench.recorder._later
+    # It comes with its next repeat.
+    await bench.pass_by(12)
+    bench.warn("same")
+    await bench.pass_by(1)
+    assert bench.plane.messages() == [("same", 2)]
+
+
+async def test_an_event_that_the_plane_refuses_for_good_is_tried_once(bench: Bench) -> None:
+    bench.plane.errors = [Forbidden(403, "Forbidden", "a webhook does not like it")]
+    bench.warn("same")
+    await bench.pass_by(50)
+    assert (bench.plane.writes, bench.plane.messages()) == (1, [])
+
+
+async def test_a_later_text_takes_the_place_of_one_that_could_not_be_written(bench: Bench) -> None:
+    bench.plane.errors = [BUSY]
+    bench.plane.meanwhile = [lambda: bench.warn("2 of 4 are in use")]
+    bench.warn("1 of 4 are in use")
+    await bench.pass_by(10)
+    assert (bench.plane.messages(), bench.plane.writes) == ([("2 of 4 are in use", 2)], 2)
+
+
+async def test_a_plane_that_takes_nothing_is_not_asked_more_often_than_one_that_takes_all(bench: Bench) -> None:
+    bench.plane.errors = [unreachable("connection refused") for _ in range(1000)]
+    for number in range(200):
+        bench.warn("does not fit", name=f"web-{number}")
+    await bench.pass_by(2)
+    # Positive control: it was asked at all.
+    assert 0 < bench.plane.writes <= 30
