@@ -35,6 +35,7 @@ _LOOK_SECONDS = 10.0
 # Experiments and the baseline become longer with a slower load, up to here: sixty of them have to end within two hours.
 MOST_LONGER = 4
 _LAST_TURN_SECONDS = 3.0  # before the shortest span ends
+_TRACES_SECONDS = 120.0  # for what is left of a fault to go
 
 Note = Callable[[str], None]
 
@@ -267,7 +268,7 @@ class Runner:
             recovered = time.monotonic() - lifted
             went_on = experiment.may_lose or stayers(target) == before
             # The next fault would measure whatever is left of this one.
-            until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
+            self._gone(experiment, scene)
         except KeyboardInterrupt:
             # Without its span, what the fault did to its target would be counted against the experiment before.
             end = time.monotonic()
@@ -279,12 +280,25 @@ class Runner:
         except Exception as exc:  # noqa: BLE001 -- a mistake in one fault must not cost what was observed of all others
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
+            self._let_go(experiment, scene)
         time.sleep(max(0.0, self._least_span() - (time.monotonic() - begin)))
         end = time.monotonic()
         self.records.append(_span(experiment, owner, begin, end, lifted))
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
         if recovered is not None:
             self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
+
+    def _gone(self, experiment: Experiment, scene: Scene) -> None:
+        over = partial(experiment.fault.over, scene)
+        until("every trace of the fault to be gone", over, seconds=_TRACES_SECONDS, note=self._detail)
+
+    def _let_go(self, experiment: Experiment, scene: Scene) -> None:
+        """Lift a fault that failed once more, and wait for what is left of it: the next one would be measured with it."""
+        for what in (partial(experiment.fault.lift, scene), partial(self._gone, experiment, scene)):
+            try:
+                what()
+            except Exception as exc:  # noqa: BLE001 -- the experiment has failed already, and the others go on
+                self.note(f"    what is left of it is not gone: {str(exc)[:200]}")
 
     def _least_span(self) -> float:
         """The shortest span of an experiment."""

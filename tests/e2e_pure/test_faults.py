@@ -51,14 +51,19 @@ def test_a_step_that_fails_keeps_no_other_from_being_done_and_is_named() -> None
     undo = Undo()
     undo.later("the qdisc", lambda: done.append("qdisc"))
 
-    def fails() -> None:
-        raise OSError("no such table")
+    def fails_once() -> None:
+        done.append("table")
+        if done.count("table") == 1:
+            raise OSError("no such table")
 
-    undo.later("the table", fails)
+    undo.later("the table", fails_once)
     with pytest.raises(LiftError, match="the table: OSError: no such table"):
         undo.everything()
-    assert done == ["qdisc"]
+    assert done == ["table", "qdisc"]
+    # It is left for another try, and the others are not.
     undo.everything()
+    undo.everything()
+    assert done == ["table", "qdisc", "table"]
 
 
 def test_drops_are_on_every_way_of_a_packet_and_are_counted() -> None:

@@ -1,4 +1,7 @@
-"""What a fault needs to stand is made before its span and removed after it, and a fault without it has failed."""
+"""What a fault needs to stand is made before its span and removed after it, and a fault without it has failed.
+
+What is left of a fault that failed is waited for, as the next one would be measured with it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +11,9 @@ import pytest
 
 from e2e.chaos import runner
 from e2e.chaos.experiments import Experiment
-from e2e.chaos.faults.fault import Fault, Proof, Scene
+from e2e.chaos.faults.fault import Fault, LiftError, Proof, Scene
 from e2e.chaos.history import Evidence, Finding, Span
+from e2e.poll import NotYetError
 
 
 @dataclass(frozen=True)
@@ -88,3 +92,47 @@ def test_a_fault_that_cannot_be_prepared_has_failed_and_is_cleared(
     assert (found.recovered_s, found.note) == (
         None, "interrupted" if isinstance(problem, KeyboardInterrupt) else "it could not be prepared: AssertionError: no room",
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sticking(Noting):
+    """A fault whose first lifts fail, or after which the target does not recover."""
+
+    lifts_fail: int = 0
+    recovers: bool = True
+
+    def lift(self, scene: Scene) -> None:
+        self.steps.append("lift")
+        if self.steps.count("lift") <= self.lifts_fail:
+            raise LiftError("the node is not back")
+
+    def recovered(self, scene: Scene) -> None:
+        self.steps.append("recovered")
+        if not self.recovers:
+            raise NotYetError("no pod runs")
+
+    def over(self, scene: Scene) -> None:
+        self.steps.append("over")
+
+
+@pytest.mark.parametrize(
+    ("fault", "steps", "note"),
+    [
+        (Sticking(lifts_fail=1), ["lift", "lift", "over"], "LiftError: the node is not back"),
+        (Sticking(lifts_fail=2), ["lift", "lift", "over"], "LiftError: the node is not back"),
+        (Sticking(recovers=False), ["lift", "recovered", "lift", "over"], "NotYetError: no pod runs"),
+        (Sticking(), ["lift", "recovered", "over"], ""),
+    ],
+    ids=["lift fails", "lift fails twice", "no recovery", "control"],
+)
+def test_what_is_left_of_a_fault_that_failed_is_lifted_and_waited_for(
+    made: Callable[[Noting], runner.Runner], fault: Sticking, steps: list[str], note: str
+) -> None:
+    it = made(fault)
+    assert run(it, fault)
+    assert fault.steps == ["prepare", "inject", *steps, "clear"]
+    (found,) = (record for record in it.records if isinstance(record, Finding))
+    assert found.note == note
+    # All of it belongs to this experiment.
+    (span,) = (record for record in it.records if isinstance(record, Span))
+    assert span.end == len(fault.steps) - 1

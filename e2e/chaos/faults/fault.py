@@ -69,7 +69,7 @@ class Fault(Protocol):
 
 @dataclass(slots=True)
 class Undo:
-    """What `lift` has to do, newest first; each step only once."""
+    """What `lift` has to do, newest first; a step that failed is left for another try."""
 
     steps: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
 
@@ -78,13 +78,16 @@ class Undo:
 
     def everything(self) -> None:
         """Do all steps, also after one that fails. Raises `LiftError` with those that failed."""
-        failed = []
+        failed: list[str] = []
+        left: list[tuple[str, Callable[[], object]]] = []
         while self.steps:
             what, step = self.steps.pop()
             try:
                 step()
             except Exception as error:  # noqa: BLE001 -- the other steps must be done too, and the error is passed on
                 failed.append(f"{what}: {type(error).__name__}: {error}")
+                left.insert(0, (what, step))
+        self.steps = left
         if failed:
             raise LiftError("; ".join(failed))
 
