@@ -125,6 +125,10 @@ class _Connection(http.client.HTTPSConnection):
             raw.close()
             raise
 
+    def __del__(self) -> None:
+        # An API keeps a connection for each thread, and none of them knows when its thread or the API is no longer needed.
+        self.close()
+
 
 class Api:
     """One API server, reached with the first context of a kubeconfig."""
