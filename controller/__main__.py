@@ -12,8 +12,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from aiohttp import web
 
@@ -22,7 +22,6 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError, KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.lease import LeaderLease
-from bulkhead.snapshots.target import Target
 from bulkhead.work import jsonlog
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import SystemClock
@@ -73,9 +72,8 @@ from controller.slurm.ordering import Ordering
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
 from controller.snapshots.loop import SnapshotTasks
-from controller.snapshots.places import Places, opened
+from controller.snapshots.places import Places
 from controller.snapshots.removal import SnapshotRemovals
-from controller.snapshots.take import Means
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
 from controller.tenant.facets.adoption.facet import Adoption
@@ -184,7 +182,7 @@ class Controller:
         self._snapshots = Snapshots(client, self._queue.add)
         self._restores = Restores(client, self._queue.add)
         restore_host = RestoreHost(client)
-        places = _places(settings, etcds, identity_keys)
+        places = Places.of(settings, etcds.client, identity_keys.ring)
         self._taking = SnapshotTasks(client, self._clock, places)
         self._removing = SnapshotRemovals(client, self._clock, places, self._taking)
         self._traces = Traces(settings, self._clock)
@@ -290,48 +288,53 @@ class Controller:
                 if self._settings.pull_secrets:
                     await self._pulls.look()
                 await self._enqueue_all()
-                work = asyncio.create_task(self._workers.run(), name="workers")
-                # Created each time this process becomes the leader: a standby keeps no records of all pods.
-                accelerators = asyncio.create_task(
-                    supervise("accelerators", lambda: Accelerators(self._client).run()), name="accelerators"
-                )
-                nodes = asyncio.create_task(supervise("dedication", self._dedication.run), name="dedication")
-                secrets = asyncio.create_task(supervise("secrets", self._secrets.run), name="secrets")
-                issuers = asyncio.create_task(supervise("issuers", self._issuers.run), name="issuers")
-                users = asyncio.create_task(
-                    supervise("class users", lambda: ClassUsers(self._client, self._clock).run()), name="class users"
-                )
-                pulls = asyncio.create_task(supervise("pull secrets", self._pulls.run), name="pull secrets")
-                logins = asyncio.create_task(
-                    supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
-                )
-                reservations = Reservations(self._clock)
-                utilisation = Utilisation(self._settings, self._clock)
-                stores = asyncio.create_task(supervise("stores", self._stores.run), name="stores")
-                figures = asyncio.create_task(supervise("figures of planes", self._figures.run), name="figures of planes")
-                usage = asyncio.create_task(supervise("usage", partial(self._meter, reservations, utilisation)), name="usage")
-                load = asyncio.create_task(supervise("utilisation", utilisation.run), name="utilisation")
-                ledger = asyncio.create_task(self._ledger(lease, reservations), name="ledger")
-                lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
-                try:
-                    await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    metrics.leading.set(0)
-                    parts = (
-                        *(work, lost, accelerators, nodes, secrets, issuers),
-                        *(pulls, logins, usage, load, ledger, users, stores, figures),
-                    )
-                    for task in parts:
-                        task.cancel()
-                    await asyncio.wait(parts)
-                    # Only the leader acts, in planes and on the host.
-                    await self._desks.close()
-                    await self._slurm.close()
-                    await self._shares.close()
-                    await self._stores.pause()
-                    await self._removing.close()
-                    await self._taking.close()
-                    self._stand_down()
+                await self._act(lease)
+
+    async def _act(self, lease: LeaderLease) -> None:
+        """Do what the leader alone does, in planes and on the host, until the lease is lost."""
+        work = asyncio.create_task(self._workers.run(), name="workers")
+        lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
+        reservations = Reservations(self._clock)
+        tasks = [
+            *(asyncio.create_task(supervise(name, part), name=name) for name, part in self._beside(reservations).items()),
+            asyncio.create_task(self._ledger(lease, reservations), name="ledger"),
+            work,
+            lost,
+        ]
+        try:
+            await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            metrics.leading.set(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await self._desks.close()
+            await self._slurm.close()
+            await self._shares.close()
+            await self._stores.pause()
+            await self._removing.close()
+            await self._taking.close()
+            self._stand_down()
+
+    def _beside(self, reservations: Reservations) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """What the leader runs beside its workers and the ledger.
+
+        Those that are made here are new with each term, so that a standby keeps no records of all pods.
+        """
+        utilisation = Utilisation(self._settings, self._clock)
+        return {
+            "accelerators": lambda: Accelerators(self._client).run(),
+            "dedication": self._dedication.run,
+            "secrets": self._secrets.run,
+            "issuers": self._issuers.run,
+            "class users": lambda: ClassUsers(self._client, self._clock).run(),
+            "pull secrets": self._pulls.run,
+            "logins": lambda: Logins(self._client, self._clock).run(),
+            "stores": self._stores.run,
+            "figures of planes": self._figures.run,
+            "usage": partial(self._meter, reservations, utilisation),
+            "utilisation": utilisation.run,
+        }
 
     def _stand_down(self) -> None:
         """Drop the metrics that only the leader keeps up to date."""
@@ -387,19 +390,6 @@ class Controller:
 
     def _ready(self) -> str | None:
         return None if self._synced else "the first list of the host's objects is not complete yet"
-
-
-def _places(settings: Settings, etcds: EtcdAccess, keys: IdentityKeys) -> Places:
-    """What snapshots are taken with, at each place that the installation has."""
-    own = None
-    if settings.backup_target:
-        own = Means(etcds.client, partial(Target, settings.backup_place), settings.backup_recipients, keys.ring)
-    folder = Path(settings.backup_credentials)
-    named = {
-        found.name: Means(etcds.client, partial(opened, found, folder), found.recipients, keys.ring)
-        for found in settings.named_targets
-    }
-    return Places(own, named)
 
 
 def _config() -> KubeConfig:

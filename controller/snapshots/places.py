@@ -4,14 +4,17 @@ Credentials of a named place are the files of a Secret of its own, read at each 
 place is ever opened with the credentials of another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from bulkhead.signing import Ring
 from bulkhead.snapshots.namedtargets import NamedTarget
 from bulkhead.snapshots.target import Target, TargetError
-from controller.snapshots.take import Means
+from controller.settings import Settings
+from controller.snapshots.take import EtcdOpened, Means
 
 # The key of a Secret, and what the library calls it.
 _KEYS: Final = {
@@ -29,6 +32,16 @@ class Places:
 
     own: Means | None = None
     named: Mapping[str, Means] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Settings, etcd: EtcdOpened, ring: Callable[[], Awaitable[Ring]]) -> Self:
+        """The places of these settings. `etcd` opens a plane's store, `ring` gives the installation's keys."""
+        own = None
+        if settings.backup_target:
+            own = Means(etcd, partial(Target, settings.backup_place), settings.backup_recipients, ring)
+        folder = Path(settings.backup_credentials)
+        targets = settings.named_targets
+        return cls(own, {found.name: Means(etcd, partial(opened, found, folder), found.recipients, ring) for found in targets})
 
     def at(self, name: str) -> Means | None:
         """What snapshots are taken with at one place; None if there is no such place."""

@@ -37,13 +37,15 @@ _PATH: Final = "/v3/maintenance/snapshot"
 MOST_STORE_BYTES: Final = 16 * 1024**3
 _STALLED_SECONDS: Final = 60.0
 _ATTEMPT_SECONDS: Final = 3600.0
+# Opens the store of a plane, at an address.
+EtcdOpened = Callable[[KeyMaterial, str], AbstractAsyncContextManager[Client]]
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
     """What every attempt uses."""
 
-    etcd: Callable[[KeyMaterial, str], AbstractAsyncContextManager[Client]]
+    etcd: EtcdOpened
     target: Callable[[], Target]
     recipients: tuple[str, ...]
     ring: Callable[[], Awaitable[Ring]]
