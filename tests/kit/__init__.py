@@ -3,7 +3,7 @@
     you test                                        use                                         it costs
     ------------------------------------------------------------------------------------------------------------------
     a translation, a pure decision                  translationsamples, tenantsamples, slurmsamples   nothing
-    an informer or a client with a bad server       hostileserver                               milliseconds
+    an informer or a client with a bad server       hostileserver, countedserver                milliseconds
     two API servers of your session                 the fixtures host_client, plane_client      one pair a process
     one for a file that changes what others need    the fixture file_server                     two seconds a file
     one for a few files that may see each other     quiet_, guarded_, translated_, lone_server  two seconds in all

@@ -2,77 +2,33 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
-from bulkhead.kube import calls, request
-from bulkhead.kube.calls import Calls
-from bulkhead.kube.connection import Answer, Bounds
+from bulkhead.kube import calls
+from bulkhead.kube.connection import Bounds
 from bulkhead.kube.errors import ProtocolError, TooLarge
 from tests.kit import hostileserver as hostile
+from tests.kit.countedserver import BOUNDS, CHUNKED, CountedServer, echo, get
 from tests.kit.hostileserver import http
 
-BOUNDS = Bounds(100_000, 1_000)
 FAILED = b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n"
 BOTH = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-class Server:
-    """Counts connections and requests; each answer is made by the test."""
-
-    def __init__(self) -> None:
-        self.connections: set[int] = set()
-        self.heads: list[bytes] = []
-        self.most = 0
-
-    @contextlib.asynccontextmanager
-    async def serving(self, answer: hostile.Answer) -> AsyncIterator[Calls]:
-        active = 0
-
-        async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-            nonlocal active
-            self.connections.add(writer.get_extra_info("peername")[1])
-            self.heads.append(head)
-            active += 1
-            self.most = max(self.most, active)
-            try:
-                await answer(reader, writer, head)
-            finally:
-                active -= 1
-
-        async with hostile.serving(counted) as config:
-            made = Calls(request.Server.parse(config.server, secure=False, tls_name=None), None, limit=4)
-            try:
-                yield made
-            finally:
-                made.close()
-
-
-async def get(made: Calls, path: str = "/x", **headers: str) -> Answer:
-    async with asyncio.timeout(60):
-        return await made.ask("GET", path, headers, None, BOUNDS)
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-    """Answer with the path."""
-    writer.write(http("200 OK", head.split(b" ")[1]))
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> CountedServer:
+    return CountedServer()
 
 
-async def test_one_connection_serves_calls_after_each_other(server: Server) -> None:
+async def test_one_connection_serves_calls_after_each_other(server: CountedServer) -> None:
     async with server.serving(echo) as made:
         answers = [await get(made, f"/{number}?a=b%20c") for number in range(20)]
     assert [each.data for each in answers] == [f"/{number}?a=b%20c".encode() for number in range(20)]
     assert len(server.connections) == 1
 
 
-async def test_no_more_connections_than_allowed_and_each_call_gets_its_own_answer(server: Server) -> None:
+async def test_no_more_connections_than_allowed_and_each_call_gets_its_own_answer(server: CountedServer) -> None:
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         await asyncio.sleep(0.01)
         await echo(reader, writer, head)
@@ -83,7 +39,7 @@ async def test_no_more_connections_than_allowed_and_each_call_gets_its_own_answe
     assert server.most == 4
 
 
-async def test_the_answer_to_a_call_that_was_given_up_is_dropped(server: Server) -> None:
+async def test_the_answer_to_a_call_that_was_given_up_is_dropped(server: CountedServer) -> None:
     arrived, given_up, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
@@ -107,7 +63,9 @@ async def test_the_answer_to_a_call_that_was_given_up_is_dropped(server: Server)
 
 @pytest.mark.parametrize("more", [http("200 OK", b"/poison"), b"x", b"HTTP/1.1 200 OK\r\n"])
 @pytest.mark.parametrize("pause", [0.0, 0.02])
-async def test_an_answer_without_a_request_does_not_answer_the_next_call(server: Server, more: bytes, pause: float) -> None:
+async def test_an_answer_without_a_request_does_not_answer_the_next_call(
+    server: CountedServer, more: bytes, pause: float
+) -> None:
     sent = asyncio.Event()
 
     async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
@@ -129,7 +87,7 @@ async def test_an_answer_without_a_request_does_not_answer_the_next_call(server:
                     await asyncio.sleep(0.001)
 
 
-async def test_a_kept_connection_that_the_server_closed_is_not_used_again(server: Server) -> None:
+async def test_a_kept_connection_that_the_server_closed_is_not_used_again(server: CountedServer) -> None:
     async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         await echo(reader, writer, head)
         writer.close()
@@ -142,7 +100,9 @@ async def test_a_kept_connection_that_the_server_closed_is_not_used_again(server
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_kept_connection_that_is_closed_under_a_call_is_reopened_for_a_get_alone(server: Server, method: str) -> None:
+async def test_a_kept_connection_that_is_closed_under_a_call_is_reopened_for_a_get_alone(
+    server: CountedServer, method: str
+) -> None:
     asked = 0
 
     async def first_alone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
@@ -163,7 +123,7 @@ async def test_a_kept_connection_that_is_closed_under_a_call_is_reopened_for_a_g
     assert asked == (3 if method == "GET" else 2)
 
 
-async def test_a_kept_connection_that_is_just_closing_is_reopened(server: Server) -> None:
+async def test_a_kept_connection_that_is_just_closing_is_reopened(server: CountedServer) -> None:
     async with server.serving(echo) as made:
         await get(made)
         transport = made._idle[0]._transport
@@ -173,7 +133,7 @@ async def test_a_kept_connection_that_is_just_closing_is_reopened(server: Server
     assert len(server.connections) == 2
 
 
-async def test_a_server_that_closes_under_every_call_is_not_asked_for_ever(server: Server) -> None:
+async def test_a_server_that_closes_under_every_call_is_not_asked_for_ever(server: CountedServer) -> None:
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         writer.transport.abort()
 
@@ -184,14 +144,16 @@ async def test_a_server_that_closes_under_every_call_is_not_asked_for_ever(serve
 
 
 @pytest.mark.parametrize("header", ["Connection: close", "Connection: Close, x"])
-async def test_a_server_that_says_that_it_closes_is_taken_at_its_word(server: Server, header: str) -> None:
+async def test_a_server_that_says_that_it_closes_is_taken_at_its_word(server: CountedServer, header: str) -> None:
     async with server.serving(hostile.fixed(http("200 OK", b"{}", header))) as made:
         for _ in range(3):
             assert (await get(made)).data == b"{}"
     assert len(server.connections) == 3
 
 
-async def test_a_connection_that_was_idle_for_long_is_not_used_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_was_idle_for_long_is_not_used_again(
+    server: CountedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(calls, "_IDLE_CONNECTION_SECONDS", 0.01)
     async with server.serving(echo) as made:
         for _ in range(2):
@@ -209,14 +171,14 @@ async def test_a_connection_that_was_idle_for_long_is_not_used_again(server: Ser
         (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
     ],
 )
-async def test_answers_of_every_form_are_read(server: Server, raw: bytes, data: bytes) -> None:
+async def test_answers_of_every_form_are_read(server: CountedServer, raw: bytes, data: bytes) -> None:
     async with server.serving(hostile.fixed(raw)) as made:
         for _ in range(2):
             assert (await get(made)).data == data
     assert len(server.connections) == 1
 
 
-async def test_an_answer_that_ends_with_its_connection_is_read(server: Server) -> None:
+async def test_an_answer_that_ends_with_its_connection_is_read(server: CountedServer) -> None:
     async with server.serving(hostile.closing(b"HTTP/1.1 200 OK\r\n\r\nall of it")) as made:
         assert (await get(made)).data == b"all of it"
 
@@ -246,7 +208,7 @@ BROKEN: list[tuple[str, hostile.Answer, type[Exception]]] = [
 
 @pytest.mark.parametrize(("answer", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
 async def test_a_broken_answer_is_an_error_and_its_connection_not_used_again(
-    server: Server, answer: hostile.Answer, error: type[Exception]
+    server: CountedServer, answer: hostile.Answer, error: type[Exception]
 ) -> None:
     async with server.serving(answer) as made:
         for _ in range(2):
@@ -256,7 +218,7 @@ async def test_a_broken_answer_is_an_error_and_its_connection_not_used_again(
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/ä", ""])
-async def test_a_path_that_would_break_the_request_is_not_sent(server: Server, path: str) -> None:
+async def test_a_path_that_would_break_the_request_is_not_sent(server: CountedServer, path: str) -> None:
     async with server.serving(echo) as made:
         with pytest.raises(ProtocolError):
             await get(made, path)
@@ -265,7 +227,7 @@ async def test_a_path_that_would_break_the_request_is_not_sent(server: Server, p
     assert server.heads == []
 
 
-async def test_after_a_renewal_no_call_gets_a_connection_that_was_in_use_or_idle_before(server: Server) -> None:
+async def test_after_a_renewal_no_call_gets_a_connection_that_was_in_use_or_idle_before(server: CountedServer) -> None:
     arrived, renewed = asyncio.Event(), asyncio.Event()
 
     async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
@@ -291,7 +253,7 @@ async def test_after_a_renewal_no_call_gets_a_connection_that_was_in_use_or_idle
         assert len(made._open) == 1
 
 
-async def test_closing_fails_what_is_under_way_and_leaves_nothing_open(server: Server) -> None:
+async def test_closing_fails_what_is_under_way_and_leaves_nothing_open(server: CountedServer) -> None:
     async with server.serving(hostile.silent()) as made:
         task = asyncio.create_task(get(made))
         async with asyncio.timeout(30):
@@ -303,137 +265,6 @@ async def test_closing_fails_what_is_under_way_and_leaves_nothing_open(server: S
         assert not made._open
 
 
-async def test_a_stream_is_read_as_it_comes_and_ends(server: Server) -> None:
-    read = asyncio.Semaphore(0)
-
-    async def pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-        writer.write(CHUNKED)
-        for number in range(3):
-            writer.write(b"2\r\n%d\n\r\n" % number)
-            await read.acquire()
-        writer.write(b"0\r\n\r\n")
-
-    async with server.serving(pieces) as made:
-        stream = await made.open("/watch", {})
-        found = []
-        while part := await stream.readany():
-            found.append(part)
-            read.release()
-        assert await stream.readany() == b""
-        stream.close()
-    assert (stream.status, found) == (200, [b"0\n", b"1\n", b"2\n"])
-
-
-async def test_streams_have_connections_of_their_own_and_keep_no_call_waiting(server: Server) -> None:
-    async def watches(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-        await (hostile.silent(CHUNKED) if b"/watch" in head else echo)(reader, writer, head)
-
-    async with server.serving(watches) as made:
-        streams = [await made.open("/watch", {}) for _ in range(10)]
-        assert (await get(made, "/x")).data == b"/x"
-        for each in streams:
-            each.close()
-    assert len(server.connections) == 11
-
-
-async def test_a_stream_takes_the_connection_of_a_call_that_was_just_answered_and_no_call_gets_it_again(server: Server) -> None:
-    async def watches(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-        await (hostile.silent(CHUNKED) if b"/watch" in head else echo)(reader, writer, head)
-
-    async with server.serving(watches) as made:
-        await get(made, "/list")
-        stream = await made.open("/watch", {})
-        assert len(server.connections) == 1
-        assert (await get(made, "/x")).data == b"/x"
-        assert len(server.connections) == 2
-        stream.close()
-        # A request that may change something is not tried on one that may be closed under it.
-        (await made.open("/watch", {}, b"")).close()
-    assert len(server.connections) == 3
-
-
-async def test_a_stream_takes_no_connection_that_idled(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_JUST_ANSWERED_SECONDS", 0.01)
-    async with server.serving(echo) as made:
-        await get(made)
-        await asyncio.sleep(0.05)
-        (await made.open("/watch", {})).close()
-        assert len(server.connections) == 2
-        await get(made)
-    assert len(server.connections) == 2, "a call still has it"
-
-
-async def test_a_stream_whose_connection_is_closed_under_it_begins_on_another(server: Server) -> None:
-    asked = 0
-
-    async def first_and_third(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 2:
-            writer.transport.abort()
-        else:
-            await echo(reader, writer, head)
-
-    async with server.serving(first_and_third) as made:
-        await get(made)
-        stream = await made.open("/again", {})
-        assert await stream.readany() == b"/again"
-        stream.close()
-    assert (asked, len(server.connections)) == (3, 2)
-
-
-async def test_a_slow_reader_makes_the_server_wait(server: Server) -> None:
-    sent = 0
-
-    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-        nonlocal sent
-        writer.write(CHUNKED)
-        while True:
-            writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
-            sent += 65536
-            await writer.drain()
-
-    async with server.serving(flood) as made:
-        stream = await made.open("/logs", {})
-        before = -1
-        async with asyncio.timeout(60):
-            while sent != before:
-                before = sent
-                await asyncio.sleep(0.2)
-        stuck, read = sent, 0
-        assert stream._reading.size < 1 << 20
-        async with asyncio.timeout(60):
-            while read < 4 * stuck:
-                read += len(await stream.readany())
-        assert sent > stuck
-        stream.close()
-
-
-async def test_what_came_of_a_stream_is_read_before_its_error(server: Server) -> None:
-    async with server.serving(hostile.closing(CHUNKED + b"3\r\nabc\r\n5\r\nde")) as made:
-        stream = await made.open("/watch", {})
-        # All of it is there, and the end as well, before the reader starts.
-        await asyncio.sleep(0.05)
-        assert await stream.readany() == b"abcde"
-        with pytest.raises(ConnectionError):
-            await stream.readany()
-
-
-@pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        (hostile.closing(b"HTTP/1.1 200"), ConnectionError),
-        (hostile.endless(b"HTTP/1.1 200 OK\r\n", b"X-Pad: " + b"y" * 4096 + b"\r\n"), ProtocolError),
-        (hostile.fixed(b"SSH-2.0-OpenSSH\r\n\r\n"), ProtocolError),
-    ],
-)
-async def test_a_stream_that_does_not_begin_is_an_error(server: Server, answer: hostile.Answer, error: type[Exception]) -> None:
-    async with server.serving(answer) as made:
-        with pytest.raises(error):
-            await made.open("/watch", {})
-        assert not [each for each in made._open if each.usable]
-
-
 async def test_a_connection_that_idles_is_closed_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_IDLE_CONNECTION_SECONDS", 0.1)
     closed = asyncio.Event()
@@ -443,7 +274,7 @@ async def test_a_connection_that_idles_is_closed_without_being_asked_for(monkeyp
         await reader.read()
         closed.set()
 
-    async with Server().serving(answering) as made:
+    async with CountedServer().serving(answering) as made:
         await get(made)
         async with asyncio.timeout(60):
             await closed.wait()
@@ -455,7 +286,7 @@ async def test_what_a_cancelled_call_has_read_is_not_kept() -> None:
     def charge(_: int) -> None:
         arrived.set()
 
-    async with Server().serving(hostile.silent(CHUNKED + b"5\r\nabcde\r\n")) as made:
+    async with CountedServer().serving(hostile.silent(CHUNKED + b"5\r\nabcde\r\n")) as made:
         asked = asyncio.create_task(made.ask("GET", "/x", {}, None, Bounds(100_000, 1_000, charge)))
         async with asyncio.timeout(60):
             await arrived.wait()
