@@ -36,7 +36,16 @@ UP.slurm := host up --slurm
 PROCESSES.core := -n $(SCENARIO_PROCESSES)
 # QUICK=1: what the fixed part of .ci/run has time for, one way through each part of the platform.
 QUICK.core := newcomer nodes quota ledger flavors oidc controller_rights
-CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/test_$(each).py),e2e/scenarios/$(SUITE))
+# PART=…: a part of the core suite, which .ci/run runs by itself where a change touches nothing else. Each file is in one of them.
+PART ?=
+PARTS := gpus people planes
+PART.gpus := dedicated drains flavors kueue large_pods ledger newcomer nodes own_scheduler podgroups quota slinky_worker tasks theft
+PART.people := access alerts audit audit_webhook console dashboards doctor exposure first_hour login metrics oidc preflight \
+	python_client tokens
+PART.planes := autoscaling bad_input canaries chaos_command confinement controller_rights deletion edits egress isolation \
+	lost_data mirror node_ports plane_processes policies power_cut repair shared_volumes shares storage store_full
+LISTED = $(if $(QUICK),$(QUICK.$(SUITE)),$(PART.$(PART)))
+CHOSEN = $(if $(QUICK)$(PART),$(foreach each,$(LISTED),e2e/scenarios/$(SUITE)/test_$(each).py),e2e/scenarios/$(SUITE))
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
@@ -219,10 +228,12 @@ ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds 
 console: binaries-for-tests $(BROWSER_STAMP) ## the console in Debian's Chromium over a real API server; leaves pictures in build/results/console
 	@$(PYTEST) tests/console -m browser -p no:cacheprovider $(PYTEST_ARGS)
 
-e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, devices, registry, durable (root)
+e2e: setup ## scenarios; SUITE= core (QUICK=1, PART=), slurm, nodes, install, upgrade, devices, durable … (root)
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
+	@$(if $(PART),$(if $(filter $(PART),$(PARTS)),,$(error make e2e PART=$(PART): no such part; there are $(PARTS))))
+	@$(if $(filter-out core,$(if $(PART),$(SUITE))),$(error make e2e SUITE=$(SUITE) PART=$(PART): only the core suite has parts))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
-	@BULKHEAD_TEST_RECORD=build/results/e2e-$(SUITE) $(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
+	@BULKHEAD_TEST_RECORD=build/results/e2e-$(SUITE)$(addprefix -,$(PART)) $(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
 
 focus-validator: # a venv of its own for the validator of FOCUS, which tests/metering/test_focus.py asks
 	@test -x build/focus-validator/bin/focus-validator || { $(PYTHON) -m venv build/focus-validator && \

@@ -4,7 +4,7 @@ changed files ──> wanted ──> in_order ──> following(time that is lef
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from ci.catalogue import Catalogue, Host, Suite
@@ -15,12 +15,24 @@ def wanted(catalogue: Catalogue, changed: Iterable[str] | None) -> dict[str, lis
     """Names of the suites that a change touches, each with the folders that do; without a base (None) all that one may."""
     found: dict[str, list[str]] = {suite.name: [] for suite in catalogue.others if suite.for_changes}
     if changed is None:
-        return found
+        return _without_repeats(catalogue, found)
     for path in sorted(set(changed)):
         for name in catalogue.touched(path):
             if (folder := str(PurePosixPath(path).parent)) not in found[name]:
                 found[name].append(folder)
-    return {name: folders for name, folders in found.items() if folders}
+    return _without_repeats(catalogue, {name: folders for name, folders in found.items() if folders})
+
+
+def _without_repeats(catalogue: Catalogue, found: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """No part beside the suite that shows all of it, and that suite in place of all its parts."""
+    left = dict(found)
+    for suite in catalogue.others:
+        parts = [part.name for part in catalogue.others if part.for_changes and part.part_of == suite.name]
+        if not parts or not (suite.name in left or all(part in left for part in parts)):
+            continue
+        folders = [*left.get(suite.name, ()), *(folder for part in parts for folder in left.pop(part, ()))]
+        left[suite.name] = sorted(set(folders))
+    return left
 
 
 def in_order(suites: Iterable[Suite], record: Record, commit: str) -> list[Suite]:

@@ -101,11 +101,14 @@ def test_every_command_is_one_that_make_knows(suite: Suite) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("wrong", ["e2e SUITE=cores", "bench NAME=leger", "bench", "conformance SPECS=some"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["e2e SUITE=cores", "e2e PART=gpu", "e2e SUITE=slurm PART=gpus", "bench NAME=leger", "bench", "conformance SPECS=some"],
+)
 def test_another_name_is_refused_before_anything_runs(wrong: str) -> None:
     done = subprocess.run(["make", "-n", *wrong.split()], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
-    assert re.search("no such|there are", done.stderr)
+    assert re.search("no such|there are|has parts", done.stderr)
 
 
 def test_help_fits_a_screen() -> None:

@@ -48,6 +48,35 @@ def test_a_change_wants_what_it_touches_and_without_a_base_all(changed: list[str
     assert plan.wanted(OURS, changed) == wanted
 
 
+PARTED = catalogue.parse("""
+suites:
+  quick: {title: t, command: make quick, minutes: 1, fixed: true, part of: whole}
+  whole: {title: t, command: make whole, minutes: 20}
+  left: {title: t, command: make left, minutes: 8, part of: whole}
+  right: {title: t, command: make right, minutes: 8, part of: whole}
+  other: {title: t, command: make other, minutes: 8}
+folders:
+  l/**: [left, other]
+  r/**: [right]
+  all/**: [whole]
+""")
+
+
+@pytest.mark.parametrize(
+    ("changed", "wanted"),
+    [
+        (["l/a.py"], {"left": ["l"], "other": ["l"]}),
+        (["r/a.py"], {"right": ["r"]}),
+        (["l/a.py", "r/a.py", "r/b/a.py"], {"whole": ["l", "r", "r/b"], "other": ["l"]}),
+        (["all/a.py", "l/a.py"], {"whole": ["all", "l"], "other": ["l"]}),
+        (["all/a.py"], {"whole": ["all"]}),
+        (None, {"whole": [], "other": []}),
+    ],
+)
+def test_a_part_runs_alone_and_all_parts_as_the_whole(changed: list[str] | None, wanted: dict[str, list[str]]) -> None:
+    assert plan.wanted(PARTED, changed) == wanted
+
+
 def names(suites: list[Suite]) -> list[str]:
     return [suite.name for suite in suites]
 

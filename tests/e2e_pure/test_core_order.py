@@ -1,5 +1,6 @@
-"""Groups of the core suite: every member is there, what runs alone comes last, and a group stays together."""
+"""Groups and parts of the core suite: every member is there, what runs alone comes last, and a group stays together."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,13 @@ def test_tenants_that_a_file_orders_ahead_are_those_of_one_process() -> None:
         if "\ndef ahead(" in path.read_text():
             groups = {group_of(node) for node in NODES if node.startswith(f"{path}::")}
             assert len(groups) == 1, f"{path.name} orders tenants ahead, in the processes of {sorted(groups)}"
+
+
+def test_every_file_is_in_one_part() -> None:
+    makefile = Path("Makefile").read_text().replace("\\\n", " ")
+    parts = {name: files.split() for name, files in re.findall(r"^PART\.(\w+) := (.*)$", makefile, re.MULTILINE)}
+    listed = re.search(r"^PARTS := (.*)$", makefile, re.MULTILINE)
+    assert listed is not None
+    assert list(parts) == listed[1].split()
+    files = sorted(path.stem.removeprefix("test_") for path in CORE.glob("test_*.py"))
+    assert sorted(file for part in parts.values() for file in part) == files
