@@ -7,16 +7,14 @@ import pytest
 
 from bulkhead.api import crd
 from bulkhead.api.objects import Obj
-from bulkhead.kube.client import Client
-from bulkhead.kube.resources import NETWORK_POLICIES
 from controller.plane import placement
-from controller.plane.network import peers, policies
+from controller.plane.network import peers
 from controller.plane.render import render
-from controller.plane.sections import CLUSTER_DNS, Tracing
+from controller.plane.sections import Tracing
 from controller.settings import SettingsError, load
 from gpumetrics.settings import load as gpu_settings
 from tests.kit import yamlfiles
-from tests.kit.helmchart import CHART, helm, rendered
+from tests.kit.helmchart import CHART, environment, environment_of, helm, of_kind, rendered, ways_to_dns
 from tests.kit.tenantsamples import material, plane_spec
 
 MISSPELT: Final = {
@@ -85,16 +83,6 @@ def test_every_value_is_in_the_schema() -> None:
         return found
 
     assert unknown(values, schema, "") == []
-
-
-def of_kind(kind: str, *arguments: str) -> list[Obj]:
-    return [obj for obj in rendered(*arguments) if obj["kind"] == kind]
-
-
-def environment(*arguments: str) -> dict[str, str]:
-    (deployment,) = of_kind("Deployment", *arguments)
-    listed = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
-    return {each["name"]: each["value"] for each in listed if "value" in each}
 
 
 def test_the_controller_reads_what_the_chart_tells_it() -> None:
@@ -221,12 +209,6 @@ def test_the_way_to_kubelets_is_opened_to_the_nodes_network_if_it_is_named() -> 
     assert named["to"] == [{"ipBlock": {"cidr": "10.0.0.0/16"}}]
 
 
-def environment_of(name: str, *arguments: str) -> dict[str, str]:
-    (deployment,) = [obj for obj in of_kind("Deployment", *arguments) if obj["metadata"]["name"] == name]
-    listed = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
-    return {variable["name"]: variable["value"] for variable in listed if "value" in variable}
-
-
 # -- traces
 
 
@@ -240,7 +222,7 @@ def test_traces_are_off_and_go_where_the_values_say() -> None:
     (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
     to = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tempo"}}}
     assert {"to": [to], "ports": [{"protocol": "TCP", "port": 4318}]} in policy["spec"]["egress"]
-    assert dns_rules(policy)
+    assert ways_to_dns(policy)
 
 
 @pytest.mark.parametrize(
@@ -264,59 +246,6 @@ def test_the_controller_refuses_a_wrong_setting_of_traces(variable: str, value: 
     given = {"BULKHEAD_TRACES_NAMESPACE": "tempo", "BULKHEAD_TRACES_SERVICE": "otel"} | {variable: value}
     with pytest.raises(SettingsError, match=variable):
         load(given)
-
-
-# -- the way to the cluster's DNS
-
-DNS_PORTS = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
-
-
-def dns_rules(policy: Obj) -> list[Obj]:
-    return [rule for rule in policy["spec"]["egress"] if "ports" not in rule or rule["ports"] == DNS_PORTS]
-
-
-def test_the_way_to_dns_is_opened_where_the_values_say_to_pods_at_any_port_and_to_addresses_at_port_53() -> None:
-    by_default: tuple[Obj, ...] = tuple(yamlfiles.load(CHART / "values.yaml")["networkPolicy"]["dns"])
-    assert by_default == CLUSTER_DNS == load(environment()).cluster_dns
-    of_own: tuple[Obj, ...] = ({"ipBlock": {"cidr": "10.96.0.10/32"}}, {"namespaceSelector": {"matchLabels": {"a": "b"}}})
-    for told, listed in (([], by_default), (["--set-json", f"networkPolicy.dns={json.dumps(of_own)}"], of_own)):
-        on = ("--set", "tracing.enabled=true", *told)
-        settings = load(environment(*on))
-        assert settings.cluster_dns == listed
-        pods = [peer for peer in listed if "ipBlock" not in peer]
-        addresses = [peer for peer in listed if "ipBlock" in peer]
-        rules = [{"to": pods}, {"to": addresses, "ports": DNS_PORTS}]
-        (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
-        assert dns_rules(policy) == rules
-        found = policies(plane_spec(control_plane={"replicas": 3}, installation={"cluster_dns": settings.cluster_dns}))
-        (plane,) = [policy for policy in found if policy["metadata"]["name"] == "allow-plane"]
-        assert [rule for rule in plane["spec"]["egress"] if rule in rules] == rules
-
-
-@pytest.mark.parametrize("none", ["[]", "null"])
-def test_without_a_peer_no_way_to_dns_is_opened(none: str) -> None:
-    on = ("--set", "tracing.enabled=true", "--set-json", f"networkPolicy.dns={none}")
-    (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
-    assert all(rule.get("to") for rule in policy["spec"]["egress"])
-    assert dns_rules(policy) == []
-    assert load(environment(*on)).cluster_dns == ()
-    (plane, *_) = policies(plane_spec(control_plane={"replicas": 3}, installation={"cluster_dns": ()}))[1:]
-    assert all(rule.get("to") for rule in plane["spec"]["egress"])
-
-
-@pytest.mark.apiserver
-@pytest.mark.parametrize("told", [(), ("--set-json", 'networkPolicy.dns=[{"ipBlock":{"cidr":"169.254.20.10/32"}}]')])
-async def test_an_api_server_takes_the_policies(host_client: Client, namespace: str, told: tuple[str, ...]) -> None:
-    on = ("--set", "tracing.enabled=true", "--set", "gpuMetrics.enabled=true", *told)
-    dns = load(environment_of("bulkhead-controller", *on)).cluster_dns
-    made = [
-        *of_kind("NetworkPolicy", *on),
-        *policies(plane_spec(control_plane={"replicas": 3}, installation={"cluster_dns": dns})),
-    ]
-    for number, policy in enumerate(made):
-        meta = {"name": f"policy-{number}", "namespace": namespace}
-        taken = await host_client.create(NETWORK_POLICIES, policy | {"metadata": meta})
-        assert taken["spec"].get("egress", []) == policy["spec"].get("egress", []), policy["metadata"]["name"]
 
 
 # -- leaving a silent node
@@ -350,28 +279,6 @@ def test_no_deployment_waits_for_the_end_of_a_pod_that_may_be_stuck_on_a_dead_no
     strategies = {obj["metadata"]["name"]: obj["spec"]["strategy"]["type"] for obj in [*of_kind("Deployment", *on), *of_plane]}
     assert strategies.keys() == {"bulkhead-controller", "bulkhead-proxy", "bulkhead-gpumetrics", "dns", "syncer"}
     assert set(strategies.values()) == {"RollingUpdate"}
-
-
-# -- the way to the host's API server
-
-
-def host_api(*arguments: str) -> list[Obj]:
-    (policy,) = [obj for obj in of_kind("NetworkPolicy", *arguments) if obj["metadata"]["name"] == "bulkhead-controller"]
-    found: list[Obj] = policy["spec"]["egress"][1:]
-    return found
-
-
-def test_the_way_to_the_hosts_api_is_opened_by_address_by_entity_or_by_port() -> None:
-    by_address = host_api()
-    assert all("ipBlock" in rule["to"][0] for rule in by_address)
-    assert not [obj for obj in rendered() if obj["apiVersion"].startswith("cilium.io")]
-    by_port = host_api("--set", "networkPolicy.hostAPIBy=Port")
-    assert [rule["ports"] for rule in by_port] == [rule["ports"] for rule in by_address]
-    assert not any("to" in rule for rule in by_port)
-    cilium = [obj for obj in rendered("--set", "networkPolicy.hostAPIBy=CiliumEntity") if obj["apiVersion"] == "cilium.io/v2"]
-    assert sorted(obj["kind"] for obj in cilium) == ["CiliumClusterwideNetworkPolicy", "CiliumNetworkPolicy"]
-    assert all(obj["spec"]["egress"] == [{"toEntities": ["kube-apiserver"]}] for obj in cilium)
-    assert host_api("--set", "networkPolicy.hostAPIBy=CiliumEntity") == by_address
 
 
 # -- what stays
@@ -414,80 +321,3 @@ def test_the_notes_hand_out_no_kubeconfig_that_needs_the_hosts() -> None:
     handed = [line.strip() for line in notes.splitlines() if "bulkhead kubeconfig " in line]
     assert handed
     assert all("--oidc" in line for line in handed)
-
-
-RECIPIENT: Final = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
-
-
-def test_where_snapshots_go_reaches_the_controller() -> None:
-    assert not load(environment()).backup_target
-    given = environment(
-        "--set", "backup.target=s3://backups/of-this-host", "--set", "backup.endpoint=http://minio:9000",
-        "--set", "backup.plainHTTP=true", "--set", f"backup.recipients={{{RECIPIENT}}}", "--set", "backup.credentialsSecret=s3",
-    )  # fmt: skip
-    settings = load(given)
-    assert str(settings.backup_place) == "s3://backups/of-this-host"
-    assert settings.backup_place.plain_http
-    assert settings.backup_recipients == (RECIPIENT,)
-    assert "AWS_ACCESS_KEY_ID" not in given  # from the Secret, and never as a value
-    volume = environment("--set", "backup.volumeClaim=disk", "--set", f"backup.recipients={{{RECIPIENT}}}")
-    assert str(load(volume).backup_place) == "file:///backups"
-
-
-def test_further_places_reach_the_controller_each_with_credentials_of_its_own() -> None:
-    arguments = (
-        "--set", f"backup.recipients={{{RECIPIENT}}}",
-        "--set", "backup.targets.archive.target=s3://archive/a", "--set", "backup.targets.archive.credentialsSecret=archive-s3",
-        "--set", "backup.targets.cold.volumeClaim=cold",
-    )  # fmt: skip
-    given = environment(*arguments)
-    settings = load(given)
-    assert {found.name: str(found.place) for found in settings.named_targets} == {
-        "archive": "s3://archive/a", "cold": "file:///targets/cold",
-    }  # fmt: skip
-    assert all(found.recipients == (RECIPIENT,) for found in settings.named_targets)
-    (made,) = [
-        obj for obj in rendered(*arguments) if obj["kind"] == "Deployment" and obj["metadata"]["name"] == "bulkhead-controller"
-    ]
-    pod = made["spec"]["template"]["spec"]
-    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
-    assert mounts["target-cold"] == "/targets/cold"
-    assert mounts["credentials-archive"] == f"{settings.backup_credentials}/archive"
-    assert pod["securityContext"]["fsGroup"] == 65532
-    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
-    assert secrets["credentials-archive"] == "archive-s3"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("backup.targets.a.target=s3://backups",), "backup.targets.a.credentialsSecret"),
-        (("backup.targets.a.target=s3://backups", "backup.targets.a.credentialsSecret=s3"), "backup.targets.a.recipients"),
-        (("backup.targets.a.endpoint=https://x",), "set target or volumeClaim"),
-        (("backup.targets.a.target=s3://backups", "backup.targets.a.volumeClaim=x"), "set target or volumeClaim"),
-        (("backup.targets.A_B.volumeClaim=x",), "backup/targets"),
-        (("backup.target=s3://backups",), "backup.recipients must have"),
-        (("backup.volumeClaim=disk",), "backup.recipients must have"),
-        (("backup.target=s3://backups", "backup.volumeClaim=disk", f"backup.recipients={{{RECIPIENT}}}"), "set one of them"),
-        (("backup.target=https://backups",), "backup/target"),
-        (("backup.recipients={age1x}",), "backup/recipients"),
-        (("backup.keys=x",), "'keys' not allowed"),
-    ],
-)
-def test_a_place_for_snapshots_that_cannot_work_is_refused(arguments: tuple[str, ...], words: str) -> None:
-    with pytest.raises(AssertionError) as refused:
-        rendered(*(part for argument in arguments for part in ("--set", argument)))
-    assert words in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("environment", "words"),
-    [
-        ({"BULKHEAD_BACKUP_TARGET": "s3://backups"}, "BULKHEAD_BACKUP_RECIPIENTS"),
-        ({"BULKHEAD_BACKUP_TARGET": "x", "BULKHEAD_BACKUP_RECIPIENTS": RECIPIENT}, "BULKHEAD_BACKUP_TARGET"),
-        ({"BULKHEAD_BACKUP_RECIPIENTS": "age1x"}, "BULKHEAD_BACKUP_RECIPIENTS"),
-    ],
-)
-def test_the_controller_does_not_start_with_a_place_that_cannot_work(environment: dict[str, str], words: str) -> None:
-    with pytest.raises(SettingsError, match=words):
-        load(environment)

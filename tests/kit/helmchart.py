@@ -5,13 +5,14 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
+from bulkhead.api.objects import Obj
 from tests.kit import yamlfiles
 from workstation.hostcluster import binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "bulkhead"
+DNS_PORTS = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
 
 
 def helm(*arguments: str) -> str:
@@ -23,10 +24,37 @@ def helm(*arguments: str) -> str:
     return done.stdout
 
 
-def rendered(*arguments: str) -> list[dict[str, Any]]:
+def rendered(*arguments: str) -> list[Obj]:
     """The chart's objects, as a new copy for each call, so that a test may change them."""
-    objects: list[dict[str, Any]] = json.loads(_rendered(arguments))
+    objects: list[Obj] = json.loads(_rendered(arguments))
     return objects
+
+
+def of_kind(kind: str, *arguments: str) -> list[Obj]:
+    """The chart's objects of one kind."""
+    return [obj for obj in rendered(*arguments) if obj["kind"] == kind]
+
+
+def environment(*arguments: str) -> dict[str, str]:
+    """The controller's variables, where the chart has no other Deployment."""
+    (deployment,) = of_kind("Deployment", *arguments)
+    return _variables(deployment)
+
+
+def environment_of(name: str, *arguments: str) -> dict[str, str]:
+    """The variables of the Deployment of this name."""
+    (deployment,) = [obj for obj in of_kind("Deployment", *arguments) if obj["metadata"]["name"] == name]
+    return _variables(deployment)
+
+
+def ways_to_dns(policy: Obj) -> list[Obj]:
+    """The rules of a NetworkPolicy that open the cluster's DNS: those for any port, and those for DNS alone."""
+    return [rule for rule in policy["spec"]["egress"] if "ports" not in rule or rule["ports"] == DNS_PORTS]
+
+
+def _variables(deployment: Obj) -> dict[str, str]:
+    listed = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {variable["name"]: variable["value"] for variable in listed if "value" in variable}
 
 
 @functools.cache
