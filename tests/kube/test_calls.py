@@ -296,3 +296,28 @@ async def test_what_a_cancelled_call_has_read_is_not_kept() -> None:
         asked.cancel()
         await asyncio.wait([asked])
         assert (held.size, bytes(held.last)) == (0, b"")
+
+
+async def test_what_came_of_an_answer_that_broke_off_is_not_kept() -> None:
+    """The connection may be held for a while, and with it half an answer of many MiB."""
+    arrived, broken = asyncio.Event(), asyncio.Event()
+
+    def charge(_: int) -> None:
+        arrived.set()
+
+    async def breaking_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.write(CHUNKED + b"5\r\nabcde\r\n")
+        await broken.wait()
+        writer.transport.abort()
+
+    async with CountedServer().serving(breaking_off) as made:
+        asked = asyncio.create_task(made.ask("POST", "/x", {}, b"", Bounds(100_000, 1_000, charge)))
+        async with asyncio.timeout(60):
+            await arrived.wait()
+        (held,) = (connection._reading for connection in made._open)
+        assert held is not None
+        assert held.size == 5
+        broken.set()
+        with pytest.raises(ConnectionError):
+            await asked
+        assert (held.size, bytes(held.last)) == (0, b"")

@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -36,6 +36,8 @@ CALLS: list[tuple[str, Answer, type[KubeError]]] = [
     ("a huge number", fixed(http("200 OK", b"1" * 90_000)), ProtocolError),
     ("declared size", fixed(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"), TooLarge),
     ("endless body", endless(CHUNKED, b"1000\r\n" + b"x" * 4096 + b"\r\n"), TooLarge),
+    ("crumbs", fixed(CHUNKED + b"1\r\n \r\n" * 3000 + b"2\r\n{}\r\n0\r\n\r\n"), TooLarge),
+    ("a large error", fixed(http("500 Error", b"x" * 150_000)), TooLarge),
     ("gzip", fixed(http("200 OK", gzip.compress(b"0" * 10_000_000), "Content-Encoding: gzip")), ProtocolError),
     ("no http", fixed(b"SSH-2.0-OpenSSH\r\n\r\n"), ProtocolError),
     ("endless head", endless(b"HTTP/1.1 200 OK\r\n", b"X-Pad: " + b"y" * 4096 + b"\r\n"), ProtocolError),
@@ -102,6 +104,7 @@ LINE = b'{"type":"ADDED","object":{"metadata":{"name":"p","resourceVersion":"2"}
 WATCHES: list[tuple[str, Answer, type[KubeError]]] = [
     ("line without end", endless(CHUNKED, b"1000\r\n" + b"x" * 4096 + b"\r\n"), TooLarge),
     ("silence", silent(CHUNKED), Timeout),
+    ("no head", silent(), Timeout),
     ("garbage", fixed(CHUNKED + b"5\r\n{}{}\n\r\n"), ProtocolError),
     ("redirect", fixed(http("307 Temporary Redirect", b"", "Location: http://127.0.0.1:1/")), ProtocolError),
     ("broken chunks", fixed(CHUNKED + b"zz\r\n"), ProtocolError),
@@ -110,13 +113,18 @@ WATCHES: list[tuple[str, Answer, type[KubeError]]] = [
 ]
 
 
+async def _all_of(watch: AsyncIterator[object]) -> None:
+    async for _ in watch:
+        pass
+
+
 @pytest.mark.parametrize(("answer", "error"), [case[1:] for case in WATCHES], ids=[case[0] for case in WATCHES])
 async def test_a_watch(answer: Answer, error: type[KubeError]) -> None:
     inactivity = 0.3 if error is Timeout else 60.0
-    async with serving(answer) as config, client_of(config) as client:
+    async with serving(answer) as config, client_of(config, late=error is Timeout) as client:
+        watch = client.watch(PODS, resource_version="1", max_line=100_000, inactivity=inactivity)
         with pytest.raises(KubeError) as caught:
-            async for _ in client.watch(PODS, resource_version="1", max_line=100_000, inactivity=inactivity):
-                pass
+            await asyncio.wait_for(_all_of(watch), 60)
     assert type(caught.value) is error, caught.value
 
 
