@@ -29,7 +29,7 @@ from bulkhead.api.planeidentity import (
     recorded,
 )
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound
+from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from bulkhead.work.clock import Clock
 from syncer import metrics
@@ -51,6 +51,8 @@ class PlaneIdentity:
         self._clock = clock
         self._recorded = Recorded()
         self._established = False
+        # Whether the quarantine is in memory alone, because the host could not take it.
+        self._unwritten = False
         self._highest = 0
         self._written = 0
         self._checked = float("-inf")
@@ -119,6 +121,9 @@ class PlaneIdentity:
         if seen is None:
             self._established = False
             return
+        if self._unwritten:
+            # What the host has yet is a record without a quarantine, and would be taken for an operator's all-clear.
+            await self._note()
         before_it = self._recorded.quarantine
         if not self._established or before_it:
             self._recorded = await self._read()
@@ -183,8 +188,16 @@ class PlaneIdentity:
         metrics.QUARANTINED.set(1)
         # In memory first: even if the record cannot be written now, nothing is deleted from here on.
         self._recorded = record
+        self._unwritten = True
         _log.error("plane quarantined, nothing is deleted on the host: %s", record.quarantine)
+        await self._note()
+
+    async def _note(self) -> None:
+        """Write the quarantine to the host, and an event about it."""
+        record = self._recorded
         await self._write(record)
+        # From here on an operator may end it.
+        self._unwritten = False
         stamp = timestamp(self._clock.now())
         event: Obj = {
             "apiVersion": "v1",
@@ -201,5 +214,6 @@ class PlaneIdentity:
         }
         try:
             await self._host.create(EVENTS, event, self._namespace)
-        except Forbidden as error:
+        except KubeError as error:
+            # The record is what counts: the controller shows it with the tenant.
             _log.warning("quarantine event not written: %s", error)

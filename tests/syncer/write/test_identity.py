@@ -2,8 +2,11 @@
 
 from typing import Any, cast
 
+import pytest
+
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, Throttled, Timeout
 from syncer.watch.deletions import ObservedDeletions
 from syncer.write.identity import CHECK_SECONDS, PlaneIdentity
 from syncer.write.massdelete import ACCEPTED_SECONDS, MassDeleteBreaker
@@ -38,16 +41,22 @@ class _Host:
     def __init__(self) -> None:
         self.data: dict[str, str] = {"clusterUID": "plane", "highestRevision": "100"}
         self.labels: dict[str, str] = {}
+        self.refused: list[KubeError] = []  # what the next quarantines get instead of an answer
+        self.events: list[str] = []
 
     async def get(self, *_args: Any) -> Obj:
         return {"data": self.data}
 
     async def patch(self, _resource: Any, _name: str, body: Obj, _namespace: str) -> Obj:
+        if "quarantine" in body["data"] and self.refused:
+            raise self.refused.pop(0)
         self.data = {key: value for key, value in (self.data | body["data"]).items() if value is not None}
         self.labels |= body.get("metadata", {}).get("labels", {})
         return {"data": self.data}
 
-    async def create(self, *_args: Any) -> Obj:
+    async def create(self, _resource: Any, made: Obj, _namespace: str) -> Obj:
+        if made["kind"] == "Event":
+            self.events.append(made["reason"])
         return {}
 
 
@@ -129,3 +138,32 @@ async def test_a_quarantine_that_the_controller_wrote_stays_and_counts_for_a_syn
     assert host.data == {"clusterUID": "plane", "highestRevision": "120", "quarantine": "recovered from member plane-2"}
     assert identity.quarantine == "recovered from member plane-2"
     assert not await identity.trusted()
+
+
+async def test_a_quarantine_that_the_host_could_not_take_is_not_an_all_clear() -> None:
+    """While the host refuses it, the rolled-back plane grows past the revision that the host remembers."""
+    host = _Host()
+    host.refused = [Timeout("no answer"), Throttled(429, "TooManyRequests", "later")]
+    identity, plane, clock = _made(host)
+    accepted: list[float] = []
+    identity.on_accepted = lambda: accepted.append(clock.monotonic())
+    await identity.establish()
+    plane.revision = 90
+    clock.advance(CHECK_SECONDS)
+    with pytest.raises(Timeout):
+        await identity.trusted()
+    plane.revision = 120
+    with pytest.raises(Throttled):
+        await identity._refresh()
+    assert identity.quarantine == "plane went back in time: revision was 100, is 90"
+    assert "quarantine" not in host.data
+    await identity._refresh()
+    assert host.data["quarantine"] == identity.quarantine
+    assert host.events == ["PlaneQuarantined"]
+    assert not await identity.trusted()
+    assert accepted == []
+    # Positive control: an operator ends it as ever.
+    host.data = {}
+    await identity._refresh()
+    assert (identity.quarantine, len(accepted)) == ("", 1)
+    assert await identity.trusted()
