@@ -69,7 +69,7 @@ class KubeConfig:
         _refuse(user, _REFUSED_USER, "user")
         files = None if hostile else folder or Path()
         config = cls(
-            server=_https(_string(cluster, "server")),
+            server=https_server(_string(cluster, "server")),
             ca=_material(cluster, "certificate-authority", files),
             client_cert=_material(user, "client-certificate", files),
             client_key=_material(user, "client-key", files),
@@ -106,7 +106,7 @@ class KubeConfig:
                 context.load_default_certs()
             else:
                 context.load_verify_locations(cadata=self.ca.decode("ascii"))
-        except (ssl.SSLError, UnicodeDecodeError) as error:
+        except (ssl.SSLError, ValueError) as error:
             raise ConfigError(f"kubeconfig broken: certificate or key cannot be loaded: {error}") from error
         self.present(context)
         return context
@@ -132,8 +132,8 @@ def _load(data: bytes) -> Mapping[str, Any]:
 
         try:
             document = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- a safe loader
-        except (yaml.YAMLError, RecursionError) as error:
-            # The parser's message quotes the input, which holds credentials.
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            # A ValueError is a date that there is not. The parser's message quotes the input, which holds credentials.
             raise ConfigError("kubeconfig broken: neither YAML nor JSON") from error
     if not isinstance(document, dict):
         raise ConfigError("kubeconfig broken: not a mapping")
@@ -166,11 +166,12 @@ def _refuse(mapping: Mapping[str, Any], fields: tuple[str, ...], where: str) -> 
             raise ConfigError(f"kubeconfig refused: {where} uses {field}; use certificates or a token inline")
 
 
-def _https(server: str) -> str:
+def https_server(server: str) -> str:
+    """The address of an API server, without a slash at its end. Raises ConfigError if it is not one of https."""
     try:
         parts = urlsplit(server)
         valid = parts.scheme == "https" and parts.hostname and not parts.username and not parts.query and not parts.fragment
-        _ = parts.port  # raises if the port is not a number
+        _ = parts.port  # raises unless the port is a number
     except ValueError:
         valid = False
     if not valid:

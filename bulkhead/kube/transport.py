@@ -208,6 +208,9 @@ def mapped(call: str, limit: float) -> Iterator[None]:
         yield
     except KubeError:
         raise
+    except UnicodeError as error:
+        # The name of the server cannot be one: a label of it is empty or too long (RFC 1035).
+        raise unreachable(f"{call}: {error}"[:500]) from error
     except OSError as error:
         if isinstance(error, TimeoutError) and error.errno is None:
             raise Timeout(f"{call}: no answer within {limit:g} s") from error

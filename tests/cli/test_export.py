@@ -15,6 +15,8 @@ from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Resource
 from tests.kit.commandline import Cli, Controller
+from workstation.cli.failures import CliError
+from workstation.cli.tenant.export import _claimed
 from workstation.cli.tenant.exported import Kind, clean, in_order, kinds_of, owned
 from workstation.cli.tenant.retained import planes
 
@@ -188,6 +190,28 @@ async def test_another_api_server_takes_what_was_exported(
     assert whole.code == 0, whole.err
     texts = "".join(path.read_text() for path in (tmp_path / "all").iterdir())
     assert "YS13b3Jk" in texts
+
+
+def claim(folder: Path) -> None:
+    with _claimed(folder):
+        pass
+
+
+def test_two_exports_never_write_to_one_folder(tmp_path: Path) -> None:
+    unfinished = tmp_path / "out.partial"
+    with _claimed(unfinished):
+        (unfinished / "001-a.yaml").write_text("mine")
+        with pytest.raises(CliError, match="another export writes to"):
+            claim(unfinished)
+        assert (unfinished / "001-a.yaml").read_text() == "mine"
+    # It was not complete, and the next one begins from the beginning.
+    with _claimed(unfinished):
+        assert list(unfinished.iterdir()) == []
+    # Nothing was written: nothing stays.
+    assert not unfinished.exists()
+    unfinished.symlink_to(tmp_path)
+    with pytest.raises(CliError, match="cannot make"):
+        claim(unfinished)
 
 
 @pytest.mark.apiserver

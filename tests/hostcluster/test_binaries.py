@@ -146,6 +146,18 @@ def test_a_download_that_does_not_match_is_an_error(tmp_path: Path, release: tup
     assert list(into.iterdir()) == []
 
 
+@pytest.mark.parametrize("answered", [b"<html>sign in first</html>", "<html>\xe4</html>".encode("latin-1"), b""])
+def test_a_proxys_page_in_place_of_the_checksums_is_an_error(
+    tmp_path: Path, release: tuple[Path, str], answered: bytes
+) -> None:
+    folder, url = release
+    (folder / "SHA256SUMS").write_bytes(answered)
+    into = tmp_path / "scratch" / "v1"
+    into.mkdir(parents=True)
+    with pytest.raises(RuntimeError, match=r"fake.tar.gz is not listed in http.*SHA256SUMS: does a proxy answer in its place"):
+        download.fetch(_recipe_at(url), into, Silent())
+
+
 def test_a_publisher_that_cannot_be_reached_is_no_error(tmp_path: Path) -> None:
     assert download.fetch(_recipe_at("http://127.0.0.1:1"), tmp_path, Silent()) is False
 

@@ -9,13 +9,14 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
+from workstation import wholefile
+from workstation.cli import homefolder
 from workstation.cli.arguments import Host
 from workstation.cli.credentials import certificate, document
 from workstation.cli.failures import CliError, Exit
@@ -32,10 +33,8 @@ async def one_hour(client: Client, host: Host, tenant: Obj) -> bytes:
 def write_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read, completely or not at all."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
-        with os.fdopen(handle, "wb") as file:
+        with wholefile.replacing(path) as file:
             file.write(data)
-        Path(temporary).replace(path)
     except OSError as error:
         raise CliError(f"cannot write {path}: {error.strerror}") from error
 
@@ -52,7 +51,10 @@ def environment_of(tenant: str, kubeconfig: Path) -> dict[str, str]:
 
 def _cached_kubectl(environment: Mapping[str, str]) -> Path | None:
     """The kubectl that the embedded host downloaded, for machines that have no other."""
-    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        cache = Path(environment.get("XDG_CACHE_HOME") or homefolder.home() / ".cache")
+    except CliError:
+        return None
     return max(cache.glob("bulkhead/binaries/kubernetes/*/kubectl"), default=None)
 
 

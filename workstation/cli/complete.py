@@ -13,11 +13,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from workstation.cli import commands, eventloop, values
+from workstation.cli import commands, eventloop, homefolder, values
 from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.parsing import Parser
@@ -185,7 +184,9 @@ def tenants(host: Host) -> list[str]:
         found = eventloop.run(_asked(host))
     except (CliError, KubeError, OSError, TimeoutError):
         found = []
-    return found or sorted(path.stem for path in (Path.home() / ".kube" / "bulkhead").glob("*.yaml"))
+    with contextlib.suppress(CliError):
+        found = found or sorted(path.stem for path in (homefolder.home() / ".kube" / "bulkhead").glob("*.yaml"))
+    return found
 
 
 async def _asked(host: Host) -> list[str]:

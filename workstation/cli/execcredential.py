@@ -144,7 +144,7 @@ def _call(data: bytes, folder: Path, context: str | None, *, interactive: bool) 
         user = _entry(document, "users", scope["user"])
         cluster = _entry(document, "clusters", scope["cluster"])["cluster"]
         plugin = user["user"].get("exec")
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, LookupError):
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError):
         return None  # broken in another way, which KubeConfig explains better
     if not isinstance(plugin, dict):
         return None

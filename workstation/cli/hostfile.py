@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from workstation.cli.failures import CliError, Exit
+from workstation.cli.homefolder import expanded, home
 
 EMBEDDED = Path("/var/lib/bulkhead/kubeconfig")
 
@@ -15,11 +16,11 @@ EMBEDDED = Path("/var/lib/bulkhead/kubeconfig")
 def find_kubeconfig(given: str | None) -> Path:
     """The host's kubeconfig file."""
     if given:
-        return _existing(Path(given).expanduser(), "--kubeconfig")
-    variable = [Path(part).expanduser() for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+        return _existing(expanded(given), "--kubeconfig")
+    variable = [expanded(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if variable:
         return next((path for path in variable if path.is_file()), None) or _existing(variable[0], "$KUBECONFIG")
-    for path in (Path.home() / ".kube" / "config", EMBEDDED):
+    for path in (*_own(), EMBEDDED):
         if path.is_file():
             return path
     raise CliError(
@@ -29,9 +30,20 @@ def find_kubeconfig(given: str | None) -> Path:
     )
 
 
+def _own() -> list[Path]:
+    try:
+        return [home() / ".kube" / "config"]
+    except CliError:
+        return []
+
+
 def _existing(path: Path, source: str) -> Path:
-    if not path.is_file():
-        raise CliError(
-            f"{source}: {path} does not exist", next_step="give the file of the host cluster's kubeconfig", code=Exit.USAGE
-        )
-    return path
+    if path.is_file():
+        return path
+    what, next_step = "does not exist", "give the file of the host cluster's kubeconfig"
+    if path.is_dir():
+        what = "is a folder"
+    elif path.exists():
+        # It is read more than once, and a plugin or kubectl may read it too.
+        what, next_step = "is not a regular file", "write it to a file first, and give that"
+    raise CliError(f"{source}: {path} {what}", next_step=next_step, code=Exit.USAGE)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from workstation.cli import values
+from workstation import wholefile
+from workstation.cli import homefolder, values
 from workstation.cli.arguments import Form, add_output, form_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
 from workstation.cli.parsing import RAW, Actions, Parser
 from workstation.hostcluster import binaries
-from workstation.hostcluster.files import write_file
 from workstation.hostcluster.images.oci import architecture
 from workstation.hostcluster.images.python_root import ImageError
 from workstation.hostcluster.progress import Reporter
@@ -178,7 +178,7 @@ def _push_request(options: argparse.Namespace) -> PushRequest:
 
 
 def _folder(options: argparse.Namespace) -> Path:
-    return Path(options.folder).expanduser() if options.folder else binaries.cache_dir() / "archives"
+    return homefolder.expanded(options.folder) if options.folder else binaries.cache_dir() / "archives"
 
 
 def _chosen(images: tuple[str, ...]) -> tuple[catalogue.Image, ...]:
@@ -297,7 +297,9 @@ def _push(registry: Registry, paths: list[Path], report: Reporter) -> list[Pushe
 def _write_values(request: PushRequest, pushed: list[Pushed]) -> None:
     path, where = request.values_file, request.where
     digests = valuesfile.digests_in(path, where.text) | {f"{image.name}:{image.tag}": image.digest for image in pushed}
-    write_file(path, valuesfile.values(where.text, digests, request.pull_secrets).encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wholefile.replacing(path, mode=0o644) as file:
+        file.write(valuesfile.values(where.text, digests, request.pull_secrets).encode())
     if request.form != "table":
         document({"valuesFile": str(path), "images": [_sent(image) for image in pushed]}, request.form)
         return

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
-from workstation.cli import access, arrival, connection, eventloop
+from bulkhead.kube.errors import ConfigError
+from bulkhead.kube.kubeconfig import https_server
+from workstation.cli import access, arrival, connection, eventloop, homefolder
 from workstation.cli.arguments import Host, Target, add_host, add_target, add_tenant, host_of, target_of
 from workstation.cli.credentials import certificate, choice, document, handed, token
 from workstation.cli.credentials.arguments import SignIn, add_file, add_issuer, issuer_of, sign_in_of, tenant_of
@@ -103,7 +105,13 @@ def _server(options: argparse.Namespace) -> Server | None:
             next_step="give all three, or only a kubeconfig of the host",
             code=Exit.USAGE,
         )
-    return Server(options.server, options.server_ca, options.tls_server_name) if options.server else None
+    if not options.server:
+        return None
+    try:
+        address = https_server(options.server)
+    except ConfigError as error:
+        raise CliError(f"--server {options.server}: it must be https://HOST[:PORT]", code=Exit.USAGE) from error
+    return Server(address, options.server_ca, options.tls_server_name)
 
 
 def login(request: LoginRequest) -> int:
@@ -149,7 +157,7 @@ def _arrive(request: LoginRequest, found: Handed) -> int:
 def _finish(request: LoginRequest, name: str, data: bytes, ends: float, user: str = "") -> None:
     """Write the kubeconfig, and print how long the credential is valid."""
     chosen = request.target.path
-    path = Path(chosen).expanduser() if chosen else handed.default_file(name)
+    path = homefolder.expanded(chosen) if chosen else handed.default_file(name)
     if not chosen:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     access.write_private(path, data)

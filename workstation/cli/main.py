@@ -85,8 +85,9 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    # A caller that starts us with closed outputs wants to read nothing; the rest of the code may rely on open ones.
+    # A caller that starts us with closed streams wants to read or say nothing; the rest of the code may rely on open ones.
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         try:
@@ -97,9 +98,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(CliError("interrupted", code=Exit.INTERRUPTED), as_json=asks_json(words))
     except BrokenPipeError:
-        # The reader has gone (`| head`); Python would report it once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has gone (`| head`).
+        _write_no_more()
         return Exit.DONE
+    except OSError as error:
+        # What was printed cannot be written: the disk behind it is full.
+        _write_no_more()
+        return _fail(CliError(f"this machine: {error}"), as_json=asks_json(words))
+
+
+def _write_no_more() -> None:
+    """Drop what stdout still holds: Python would report the failure once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def program() -> NoReturn:

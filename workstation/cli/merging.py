@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bulkhead.api import names
 from bulkhead.api.untrusted import mapping, mappings, text
-from workstation.cli import access
+from workstation.cli import access, homefolder
 from workstation.cli.failures import CliError, Exit
 
 _FILE_LIMIT: Final = 8 << 20  # bytes
@@ -63,7 +63,7 @@ def current_context(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             found = yaml.safe_load(file.read(_FILE_LIMIT))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
         return None
     return text(mapping(found).get("current-context")) or None
 
@@ -76,14 +76,14 @@ def _ours(entry: Mapping[str, Any]) -> bool:
 def default_path() -> Path:
     """The file that kubectl writes: the first of KUBECONFIG, else ~/.kube/config."""
     listed = [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    return Path(listed[0]) if listed else Path.home() / ".kube" / "config"
+    return Path(listed[0]) if listed else homefolder.home() / ".kube" / "config"
 
 
 def merge_into(path: Path, data: bytes, tenant: str) -> None:
     """Add the tenant's context to an existing file. Raises CliError and leaves the file as it is."""
     import yaml  # noqa: PLC0415 - slow to load
 
-    path = path.expanduser().resolve()  # a link stays a link
+    path = homefolder.expanded(path).resolve()  # a link stays a link
     if not path.is_file():
         raise CliError(
             f"{path} does not exist, and --merge adds to a kubeconfig that you have",
@@ -100,7 +100,7 @@ def merge_into(path: Path, data: bytes, tenant: str) -> None:
         try:
             existing = yaml.safe_load(content) or {}
             whole = merged(existing, json.loads(data), context_of(tenant))
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             # The parser's message quotes the input, which holds credentials.
             raise CliError(f"{path}: not YAML; nothing was changed", code=Exit.USAGE) from error
         except MergeRefusedError as error:

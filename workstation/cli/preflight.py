@@ -12,10 +12,9 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from workstation.cli import connection, eventloop, values
+from workstation.cli import connection, eventloop, homefolder, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.findings import show
@@ -191,7 +190,7 @@ def _registry_config(path: str) -> bytes:
 
 def _read(path: str, option: str) -> bytes:
     try:
-        with sys.stdin.buffer if path == "-" else Path(path).expanduser().open("rb") as file:
+        with sys.stdin.buffer if path == "-" else homefolder.expanded(path).open("rb") as file:
             data = file.read(_FILE_LIMIT + 1)
     except OSError as error:
         raise CliError(f"{option} {path}: {error.strerror}", code=Exit.USAGE) from error

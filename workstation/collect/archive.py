@@ -2,13 +2,13 @@
 
 import io
 import json
-import os
 import tarfile
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from workstation import wholefile
 
 MOST_BYTES: Final = 64 << 20  # of all files together, before compression
 
@@ -38,14 +38,8 @@ def write(path: Path, folder: str, collected: Collected, manifest: Mapping[str, 
     """Write all files below `folder` of a new archive. Raises OSError and leaves nothing behind."""
     whole = dict(manifest) | {"files": {name: len(data) for name, data in sorted(collected.files.items())}}
     whole["notRead"] = dict(sorted(collected.failures.items()))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-            for name, data in [("manifest.json", json.dumps(whole, indent=1).encode()), *sorted(collected.files.items())]:
-                member = tarfile.TarInfo(f"{folder}/{name}")
-                member.size, member.mode = len(data), 0o600
-                archive.addfile(member, io.BytesIO(data))
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with wholefile.replacing(path) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, data in [("manifest.json", json.dumps(whole, indent=1).encode()), *sorted(collected.files.items())]:
+            member = tarfile.TarInfo(f"{folder}/{name}")
+            member.size, member.mode = len(data), 0o600
+            archive.addfile(member, io.BytesIO(data))

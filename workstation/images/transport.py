@@ -112,7 +112,7 @@ class Transport:
         except ssl.SSLCertVerificationError as error:
             self._drop(where)
             raise TrustError(f"{where[1]}:{where[2]}: its certificate is not trusted: {error.verify_message}") from error
-        except (OSError, http.client.HTTPException, BrokenError) as error:
+        except (OSError, UnicodeError, http.client.HTTPException, BrokenError) as error:
             self._drop(where)
             raise BrokenError(f"{where[1]}:{where[2]}: {error or type(error).__name__}") from error
 

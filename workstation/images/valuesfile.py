@@ -17,7 +17,7 @@ _HEAD: Final = "# Images by digest, written by `bulkhead images push`. helm inst
 def digests_in(path: Path, registry: str) -> dict[str, str]:
     """The digests in a values file for this registry, so that a push of some images keeps those of the others."""
     with contextlib.suppress(OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
-        if path.stat().st_size <= _FILE_LIMIT_BYTES:
+        if path.is_file() and path.stat().st_size <= _FILE_LIMIT_BYTES:
             images = yaml.safe_load(path.read_text()).get("images")
             if images.get("registry") == registry:
                 found = dict(images.get("digests"))

@@ -83,6 +83,20 @@ def test_a_layer_is_built_once_until_its_blob_is_lost(tmp_path: Path) -> None:
     assert len(built) == 2
 
 
+@pytest.mark.parametrize("record", [b"", b"{", b"{}", b"[]"])
+def test_a_record_that_a_power_cut_left_is_not_in_the_way(tmp_path: Path, record: bytes) -> None:
+    layer = cached_layer(tmp_path, "tool", key_of(["1"]), lambda: ENTRIES)
+    (broken,) = (tmp_path / "layers").glob("*.json")
+    kept = broken.read_bytes()
+    (tmp_path / "layers" / "other.json").write_bytes(kept)
+    broken.write_bytes(record)
+    drop_unused_blobs(tmp_path)
+    assert not broken.exists()
+    assert blob_path(tmp_path, layer.digest).exists()
+    broken.write_bytes(record)
+    assert cached_layer(tmp_path, "tool", key_of(["1"]), lambda: ENTRIES) == layer
+
+
 def test_an_interrupted_build_leaves_nothing(tmp_path: Path) -> None:
     def build() -> Iterator[Entry]:
         yield ENTRIES[0]

@@ -60,7 +60,7 @@ def _context(host: Host) -> tuple[str, Mapping[str, Any]]:
     path = hostfile.find_kubeconfig(host.kubeconfig)
     try:
         data = mapping(yaml.safe_load(path.read_bytes()))
-    except (OSError, yaml.YAMLError):
+    except (OSError, yaml.YAMLError, ValueError):
         return "", {}
     name = host.context or text(data.get("current-context"))
     return name, next((item for item in mappings(data.get("contexts"), 1000) if item.get("name") == name), {})

@@ -18,7 +18,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, sequence
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
-from workstation.cli import hostfile
+from workstation.cli import homefolder, hostfile
 from workstation.cli.arguments import Host
 from workstation.cli.credentials.provider import Issuer, authority_of
 from workstation.cli.failures import CliError, Exit
@@ -45,7 +45,7 @@ class Handed:
 
 def default_file(tenant: str) -> Path:
     """The default path of a tenant's kubeconfig."""
-    return Path.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
+    return homefolder.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
 
 
 def given(file: str, tenant: str | None) -> Handed:

@@ -11,7 +11,7 @@ from typing import Final
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
-from workstation.cli import access, connection, eventloop, execcredential, slurm
+from workstation.cli import access, connection, eventloop, execcredential, homefolder, slurm
 from workstation.cli.arguments import Host, Tunnelling
 from workstation.cli.credentials import choice, document, handed
 from workstation.cli.credentials.choice import Wanted
@@ -48,7 +48,7 @@ def kubeconfig(way: Way) -> bytes:
 def login_file(way: Way) -> Path | None:
     """The file of `bulkhead login`, or the file that the user named; None if there is none."""
     if way.login:
-        path = Path(way.login).expanduser()
+        path = homefolder.expanded(way.login)
         if not path.is_file():
             raise CliError(f"--login: {path} does not exist", next_step="give a kubeconfig of the tenant", code=Exit.USAGE)
         return path

@@ -214,7 +214,7 @@ def _from_file(path: str) -> Obj:
         raise CliError(f"{path}: larger than {_FILE_LIMIT} bytes", code=Exit.USAGE)
     try:
         found = [item for item in yaml.safe_load_all(data) if item is not None]
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CliError(f"{path}: not YAML: {error}", code=Exit.USAGE) from error
     if len(found) != 1 or not isinstance(found[0], dict) or found[0].get("kind") != "Tenant":
         raise CliError(

@@ -7,10 +7,11 @@ The plane is treated as hostile: its answers, and the whole export, are bounded,
 """
 
 import argparse
+import contextlib
+import fcntl
 import os
-import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -86,17 +87,15 @@ def _request(options: argparse.Namespace) -> ExportRequest:
 
 def export(request: ExportRequest) -> int:
     """`bulkhead tenant export`."""
-    folder, unfinished = request.folder, request.folder.with_name(f"{request.folder.name}.partial")
+    folder = request.folder
+    # Among them those without a name: `.` and `/`.
     if folder.exists():
         raise CliError(f"{folder} exists already", next_step="name another folder with --to", code=Exit.USAGE)
+    unfinished = folder.with_name(f"{folder.name}.partial")
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=0o700, parents=True)
-    except OSError as error:
-        raise CliError(f"cannot make {unfinished}: {error.strerror}", code=Exit.USAGE) from error
-    try:
-        written = eventloop.run(_export(request, unfinished))
-        unfinished.rename(folder)
+        with _claimed(unfinished):
+            written = eventloop.run(_export(request, unfinished))
+            unfinished.rename(folder)
     except KeyboardInterrupt:
         raise CliError(
             f"interrupted; {unfinished} is not complete", next_step="run it again, from the beginning", code=Exit.INTERRUPTED
@@ -110,6 +109,39 @@ def export(request: ExportRequest) -> int:
     for name in written.unread:
         print(f"not exported: {plain(name)}")
     return Exit.FAILED if written.unread else Exit.DONE
+
+
+@contextlib.contextmanager
+def _claimed(unfinished: Path) -> Iterator[None]:
+    """An empty folder that no other export writes into meanwhile; what an interrupted one left there is removed."""
+    try:
+        unfinished.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise CliError(f"cannot make {unfinished}: {error.strerror}", code=Exit.USAGE) from error
+    try:
+        if not _locked(unfinished, held):
+            raise CliError(f"another export writes to {unfinished}", next_step="wait until it ends", code=Exit.USAGE)
+        os.fchmod(held, 0o700)
+        for left in unfinished.iterdir():
+            left.unlink()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                # Unless something was written.
+                unfinished.rmdir()
+    finally:
+        os.close(held)
+
+
+def _locked(folder: Path, held: int) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The other export may have given it its name since it was opened.
+        return os.path.samestat(folder.stat(), os.fstat(held))
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 async def _export(request: ExportRequest, folder: Path) -> _Written:

@@ -27,7 +27,7 @@ _CALL_DEADLINE = 90
 _METRICS_DEADLINE = 30.0
 
 
-class AddonError(Exception):
+class AddonError(RuntimeError):
     """The host's objects could not be applied; the text has the reason."""
 
 

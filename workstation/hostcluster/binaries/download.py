@@ -33,7 +33,7 @@ def _sums(item: Download) -> str | None:
     """The release's checksums, or None if the publisher cannot be reached."""
     try:
         with urllib.request.urlopen(item.checksums, timeout=_REACH_SECONDS) as answer:  # noqa: S310 - https, from our table
-            return str(answer.read(_MAX_SUMS).decode())
+            return str(answer.read(_MAX_SUMS).decode("ascii", "replace"))
     except (OSError, http.client.HTTPException):
         return None
 
@@ -74,7 +74,11 @@ def fetch(wanted: Recipe, into: Path, report: Progress) -> bool:
         sums = _sums(item)
         if sums is None:
             return False
-        expected = digest_for(sums, file.name)
+        try:
+            expected = digest_for(sums, file.name)
+        except ValueError as error:
+            # As a proxy's page is not a list.
+            raise RuntimeError(f"{error} in {item.checksums}: does a proxy answer in its place?") from error
         try:
             found = _save(item, file, report)
         except (OSError, http.client.HTTPException) as error:

@@ -55,7 +55,7 @@ def cached_layer(cache: Path, name: str, key: str, build: Callable[[], Iterable[
         if blob_path(cache, layer.digest).stat().st_size == layer.size:
             record.touch()
             return layer
-    except (FileNotFoundError, ValueError, KeyError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         pass
     layer = write_layer(cache, build())
     with replacing(record) as stream:
@@ -65,8 +65,13 @@ def cached_layer(cache: Path, name: str, key: str, build: Callable[[], Iterable[
 
 
 def drop_unused_blobs(cache: Path) -> None:
-    """Remove blobs that no record names."""
-    used = {json.loads(record.read_bytes())["digest"] for record in (cache / "layers").glob("*.json")}
+    """Remove blobs that no record names, and records that cannot be read: a power cut can leave one that is empty."""
+    used = set()
+    for record in (cache / "layers").glob("*.json"):
+        try:
+            used.add(json.loads(record.read_bytes())["digest"])
+        except (ValueError, KeyError, TypeError):
+            record.unlink(missing_ok=True)
     for blob in (cache / "blobs" / "sha256").glob("[0-9a-f]*"):
         if blob.name not in used:
             blob.unlink(missing_ok=True)

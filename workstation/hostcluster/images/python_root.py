@@ -41,7 +41,7 @@ _WHEEL_PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manyli
 PACKAGE_LIST = "usr/share/bulkhead/packages"
 
 
-class ImageError(Exception):
+class ImageError(RuntimeError):
     """An image could not be built; the text has the step, the reason, and what to do."""
 
 
