@@ -20,7 +20,7 @@ from bulkhead.api.conditions import timestamp
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta
-from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError, Throttled, Timeout, Unavailable
+from bulkhead.kube.errors import AlreadyExists, KubeError, may_pass
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import EVENTS
@@ -115,9 +115,10 @@ class Recorder:
         if same and after > 0:
             self._told[key] = told._replace(times=count)
             return
-        self._told[key] = _Told(now + after, count, min(_LONGEST_REPEAT_SECONDS, told.pause * 2), message)
         if self._caches.namespace_ending(key.namespace):
+            # Or it is only not seen yet, and then the next warning is written.
             return
+        self._told[key] = _Told(now + after, count, min(_LONGEST_REPEAT_SECONDS, told.pause * 2), message)
         self._ours[key] = _Waiting(self._event(key, obj, reason, message, count), last)
         if not self._queue.add_after(key, after):
             self._ours.pop(key, None)
@@ -219,8 +220,7 @@ class Recorder:
 
     def _keep(self, key: Key, waiting: _Waiting | None, looks: int, error: KubeError) -> bool:
         """Keep an event for later that the plane's API server could not take now. False if it is lost."""
-        passing = isinstance(error, (Throttled, Unavailable, Timeout)) or (isinstance(error, ApiError) and error.status == 500)
-        if not passing or not self._look_again(key, looks, _REFUSED_SECONDS):
+        if not may_pass(error) or not self._look_again(key, looks, _REFUSED_SECONDS):
             return False
         if waiting is None:
             self._mirrored.pop(key, None)

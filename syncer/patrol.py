@@ -6,6 +6,7 @@ and whatever it counts is a bug or an outside hand.
 """
 
 import logging
+from collections.abc import Collection
 
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
@@ -57,6 +58,13 @@ class Patrol:
         for item in {*self._virtual(), *self._host()}:
             self.visited(item)
             self._queue.add(item, Lane.BACKFILL)
+
+    def again(self, kinds: Collection[str]) -> None:
+        """Queue the tenant's objects of these kinds, because what they may name has changed."""
+        for kind in kinds:
+            for key in self._caches.virtual[kind].store.keys() if kind in self._caches.kinds else ():
+                self.visited(Item(kind, key))
+                self._queue.add(Item(kind, key), Lane.BACKFILL)
 
     def visited(self, item: Item) -> None:
         """A key of the round was reconciled, or an event came for it."""

@@ -39,7 +39,7 @@ from syncer.kubelet.routes import NodePage
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Targets
 from syncer.kubelet.turns import Turns
-from syncer.mirrors.classes import HostClasses
+from syncer.mirrors.classes import OF_STORAGE, HostClasses
 from syncer.mirrors.kinds import followers
 from syncer.mirrors.nodeports import NodePorts
 from syncer.mirrors.reconcile import Mirrors
@@ -304,6 +304,7 @@ class Session:
                         self._inform(group, kind, informer)
             await self._offered()
             await self.caches.synced()
+            self.classes.on_offer = partial(self.patrol.again, OF_STORAGE)
             self.references.fill(self.caches, self.queue)
             self._started = True
             _log.info("synced: %d keys to reconcile", len(self.queue))

@@ -139,6 +139,13 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
+def may_pass(error: BaseException) -> bool:
+    """Whether the same request may succeed in a while: the server is busy, starts again, or has a trouble of its own."""
+    if isinstance(error, (Throttled, Unavailable, Timeout, TimeoutError)):
+        return True
+    return isinstance(error, ApiError) and error.status == 500
+
+
 def unreachable(message: str) -> Unavailable:
     """Build the error for a connection that could not be made or broke."""
     return Unavailable(0, "Unreachable", message)

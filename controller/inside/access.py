@@ -62,6 +62,8 @@ class PlaneHealth:
     bootstrapped: bool = False
     message: str = "the plane's API server was not asked yet"
     cluster_uid: str = ""
+    # In so many seconds it should be asked once more: it lacks something that it could not take.
+    again: float | None = None
 
 
 @dataclass(slots=True)
@@ -110,10 +112,10 @@ class PlaneAccess:
         held = self._connections.get(turn.tenant)
         return Plane(held.client, turn) if held is not None else None
 
-    async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> str:
+    async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> tuple[str, bool]:
         """Apply the objects that belong inside the plane, and delete those that no longer do.
 
-        Returns the plane's identity, the UID of its kube-system namespace.
+        Returns the plane's identity, the UID of its kube-system namespace, and whether it took all of them.
         """
         async with self._budget.turn(spec.tenant, _BOOTSTRAP_DEADLINE_SECONDS) as turn:
             plane = Plane(self._connections[spec.tenant].client, turn)
@@ -129,7 +131,8 @@ class PlaneAccess:
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
-            return (await plane.get(kinds.NAMESPACES, "kube-system", shape=_namespace, metadata_only=True)).metadata.uid
+            found = await plane.get(kinds.NAMESPACES, "kube-system", shape=_namespace, metadata_only=True)
+            return found.metadata.uid, False not in results
 
     async def forget(self, tenant: str) -> None:
         """Close the client of a tenant's plane."""

@@ -40,12 +40,14 @@ class _Definition(msgspec.Struct, gc=False):
 _definition: Final = msgspec.json.Decoder(_Definition)
 
 
-async def keep(plane: Plane, wanted: Obj) -> None:
-    """Write a CRD into the plane, unless the tenant has its own; an error is logged, and the next call tries again."""
+async def keep(plane: Plane, wanted: Obj) -> bool:
+    """Write a CRD into the plane, unless the tenant has its own. False if it could not, so that the next call has to try."""
     try:
         await _put(plane, wanted, ours=True)
     except KubeError as error:
         _log.warning("cannot write CRD: %s", error, extra={"object": wanted["metadata"]["name"]})
+        return False
+    return True
 
 
 async def put(plane: Plane, wanted: Obj) -> None:

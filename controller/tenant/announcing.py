@@ -1,8 +1,9 @@
 """Writes an Event for each change of a Tenant's conditions, so that `kubectl describe tenant` shows what happened and when.
 
-Events are for people: an Event that cannot be written costs a log line and nothing else. Its name is derived from the
-condition, the status and the reason, so a repetition raises its count. A Tenant has at most as many Events as there are such
-triples, and the number of writes per time is bounded, however often a condition flaps.
+Events are for people: the reconcile goes on without one that cannot be written. If the host's API server is only busy or away,
+the next reconcile tries again, in their order. The name of an Event is derived from the condition, the status and the reason,
+so a repetition raises its count. A Tenant has at most as many Events as there are such triples, and the number of writes per
+time is bounded, however often a condition flaps.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from typing import Final
 from bulkhead.api.conditions import timestamp
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
+from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound, may_pass
 from bulkhead.kube.objects import uid_of
 from bulkhead.kube.resources import EVENTS, TENANTS
 from bulkhead.work.bucket import Bucket
@@ -40,19 +41,24 @@ class Announcer:
         self._clock = clock
         # Keyed by the Tenant's UID.
         self._buckets: Remembered[str, Bucket] = Remembered(_TENANTS_REMEMBERED)
+        self._owed: Remembered[str, list[Announcement]] = Remembered(_TENANTS_REMEMBERED)
 
     async def announce(self, tenant: Obj, before: Sequence[Obj], now: Sequence[Obj]) -> None:
-        """Write Events for the conditions that differ between two statuses."""
-        for announcement in announcements(before, now):
-            if not self._may_write(uid_of(tenant)):
-                _log.info("event dropped: too many events of this tenant", extra={"tenant": tenant["metadata"]["name"]})
+        """Write Events for the conditions that differ between two statuses, after those that could not be written before."""
+        uid, about = uid_of(tenant), {"tenant": tenant["metadata"]["name"]}
+        waiting = [*(self._owed.pop(uid, None) or ()), *announcements(before, now)][-BURST:]
+        for place, announcement in enumerate(waiting):
+            if not self._may_write(uid):
+                _log.info("event dropped: too many events of this tenant", extra=about)
                 return
             try:
                 async with asyncio.timeout(_WRITE_SECONDS):
                     await self._write(tenant, announcement)
             except (KubeError, TimeoutError) as error:
-                _log.warning("cannot write event: %s", error, extra={"tenant": tenant["metadata"]["name"]})
-                return
+                _log.warning("cannot write event: %s", error, extra=about)
+                if may_pass(error):
+                    self._owed[uid] = waiting[place:]
+                    return
 
     def _may_write(self, uid: str) -> bool:
         bucket = self._buckets.get(uid) or Bucket(self._clock, most=BURST, seconds_each=SECONDS_EACH)

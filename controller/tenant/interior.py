@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion, serves
@@ -16,6 +17,8 @@ from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
 
 _log = logging.getLogger(__name__)
+# When a plane that answers is asked once more that did not take its bootstrap: one that has just started does so soon.
+_AGAIN_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 80.0)
 
 
 class Interior:
@@ -28,6 +31,8 @@ class Interior:
         self._resync_seconds = resync_seconds
         # Tenant -> the objects, when they were applied, and the identity of the plane at that time.
         self._bootstrapped: dict[str, tuple[tuple[Obj, ...], float, str]] = {}
+        # How often a plane that answers did not take its bootstrap, one time after the other.
+        self._tries: dict[str, int] = {}
 
     async def health(self, made: Plan, keys: KeyMaterial) -> PlaneHealth:
         """The health that the plane's API server reports. Asks a serving member, and the next one if that does not answer."""
@@ -53,22 +58,35 @@ class Interior:
         spec = made.spec
         if not health.ready:
             self._bootstrapped.pop(spec.tenant, None)
+            self._tries.pop(spec.tenant, None)
             return health
         done, at, uid = self._bootstrapped.get(spec.tenant, ((), 0.0, ""))
         if done != made.bootstrap or self._clock.monotonic() - at > self._resync_seconds:
             try:
-                uid = await self._planes.bootstrap(spec, made.bootstrap, made.withdrawn)
+                uid, whole = await self._planes.bootstrap(spec, made.bootstrap, made.withdrawn)
             except (KubeError, TimeoutError) as error:
                 # A webhook in the plane may reject them: the rest of the reconcile goes on.
                 _log.warning("cannot apply the bootstrap objects: %s", error, extra={"tenant": spec.tenant})
-                return PlaneHealth(ready=True, message=f"the plane rejects its bootstrap objects: {error}")
+                message = f"the plane rejects its bootstrap objects: {error}"
+                return PlaneHealth(ready=True, message=message, again=self._sooner(spec.tenant))
+            if not whole:
+                again = self._sooner(spec.tenant)
+                return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid, again=again)
+            self._tries.pop(spec.tenant, None)
             self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic(), uid)
         return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
+
+    def _sooner(self, tenant: str) -> float | None:
+        """When to try again what the plane could not take: soon, then less soon, then as often as anything is looked at."""
+        tried = self._tries.get(tenant, 0)
+        self._tries[tenant] = tried + 1
+        return _AGAIN_SECONDS[tried] if tried < len(_AGAIN_SECONDS) else None
 
     async def forget(self, tenant: str) -> None:
         """Drop the records of a tenant's plane."""
         await self._planes.forget(tenant)
         self._bootstrapped.pop(tenant, None)
+        self._tries.pop(tenant, None)
 
 
 def _addresses(pods: Iterable[Obj]) -> dict[str, str]:

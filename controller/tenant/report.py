@@ -37,6 +37,9 @@ class Reporter:
             else:
                 before = (tenant.get("status") or {}).get("conditions") or []
                 await self._announcer.announce(tenant, before, wanted["conditions"])
+        else:
+            # What could not be written of earlier changes.
+            await self._announcer.announce(tenant, [], [])
         return there
 
     def _count_first_ready(self, tenant: Obj, wanted: Obj) -> None:

@@ -7,6 +7,7 @@ tenant changes on them is set right then. A list that fails leaves everything as
 
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from bulkhead.api.objects import Obj
@@ -17,10 +18,13 @@ from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import Clock
 from syncer import metrics
 from syncer.translate.kinds import classes
+from syncer.translate.view import TenantView
 from syncer.watch.informers import Caches
 
 _log = logging.getLogger(__name__)
 
+# The kinds whose objects name a class of storage.
+OF_STORAGE: Final = ("PersistentVolumeClaim", "VolumeSnapshot")
 SECONDS: Final = 60.0
 # The controller creates APIs in the plane while the syncer starts.
 EARLY_SECONDS: Final = 10.0
@@ -36,15 +40,31 @@ class HostClasses:
         self._clock = clock
         self._runtimes: list[Obj] = []
         self._early = False
+        self._whole = False
+        # Called once claims may name other classes than before.
+        self.on_offer: Callable[[], object] = lambda: None
 
     async def run(self) -> NoReturn:
-        """Reconcile once a minute, for ever."""
+        """Reconcile once a minute, for ever; sooner after a time that did not come to its end."""
         while True:
-            await self._clock.sleep(EARLY_SECONDS if self._early else SECONDS)
+            for _ in range(int(SECONDS / EARLY_SECONDS)):
+                await self._clock.sleep(EARLY_SECONDS)
+                if self._early or not self._whole:
+                    break
             await self.reconcile()
 
     async def reconcile(self) -> None:
         """List both sides once and write the difference."""
+        self._whole, before = False, _of_storage(self._caches.views.static)
+        try:
+            await self._list_and_write()
+            self._whole = True
+        finally:
+            # Also one that failed half way may have learnt something.
+            if _of_storage(self._caches.views.static) != before:
+                self.on_offer()
+
+    async def _list_and_write(self) -> None:
         for kind, offer in classes.OFFERS.items():
             if kind == classes.SNAPSHOT_CLASS:
                 continue
@@ -131,3 +151,7 @@ class HostClasses:
             except AlreadyExists:
                 return
         _log.info("class of the host: %s", step.verb, extra={"kind": r.kind, "object": step.name})
+
+
+def _of_storage(view: TenantView) -> tuple[object, ...]:
+    return view.storage_classes, view.default_storage_class, view.snapshot_classes, view.default_snapshot_class

@@ -157,7 +157,9 @@ class _Held:
 async def bootstrap(plane: Client, spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     access = PlaneAccess(SystemClock(), lambda _: None, Budget())
     monkeypatch.setitem(access._connections, spec.tenant, _Held(plane))
-    assert await access.bootstrap(spec, unprivileged.objects(spec), unprivileged.withdrawn(spec))
+    uid, whole = await access.bootstrap(spec, unprivileged.objects(spec), unprivileged.withdrawn(spec))
+    assert uid
+    assert whole
 
 
 async def test_the_controller_puts_it_in_and_takes_it_out(plane: Client, monkeypatch: pytest.MonkeyPatch) -> None:

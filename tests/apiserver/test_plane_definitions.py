@@ -34,7 +34,7 @@ async def plane(lone_server: ApiServer) -> AsyncIterator[Client]:
 async def kept(plane: Client) -> None:
     for wanted in (SNAPSHOTS, CLASSES):
         async with Budget().turn("team-a", 30) as turn:
-            await definitions.keep(Plane(plane, turn), wanted)
+            assert await definitions.keep(Plane(plane, turn), wanted)
 
 
 async def there(plane: Client) -> Obj:

@@ -31,7 +31,9 @@ async def reconciled(plane: Client, spec: Any, monkeypatch: pytest.MonkeyPatch) 
     access = PlaneAccess(SystemClock(), lambda _: None, Budget())
     monkeypatch.setitem(access._connections, spec.tenant, _Held(plane))
     made = [obj for obj in bootstrap.objects(spec, CA) if obj["metadata"]["name"] == gpumetrics.NAME]
-    assert await access.bootstrap(spec, made, bootstrap.withdrawn(spec))
+    uid, whole = await access.bootstrap(spec, made, bootstrap.withdrawn(spec))
+    assert uid
+    assert whole
     return await there(plane)
 
 

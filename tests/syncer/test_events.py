@@ -59,7 +59,8 @@ class Bench:
         self.plane, self.clock = Plane(), FakeClock()
         self.there: dict[Key, str] = {}  # the UIDs of the plane's pods, as the syncer has seen them
         store = SimpleNamespace(meta=lambda key: Meta(uid=self.there[key]) if key in self.there else None)
-        caches = SimpleNamespace(namespace_ending=lambda _: False, virtual={"Pod": SimpleNamespace(store=store)})
+        self.ending = False
+        caches = SimpleNamespace(namespace_ending=lambda _: self.ending, virtual={"Pod": SimpleNamespace(store=store)})
         self.recorder = Recorder(cast("Any", caches), cast("Any", self.plane), self.clock, busy=lambda: False)
 
     def warn(self, message: str, *, reason: str = "QuotaExceeded", name: str = "web", uid: str = "u", **more: bool) -> None:
@@ -214,3 +215,15 @@ async def test_a_plane_that_takes_nothing_is_not_asked_more_often_than_one_that_
     await bench.pass_by(2)
     # Positive control: it was asked at all.
     assert 0 < bench.plane.writes <= 30
+
+
+async def test_a_warning_in_a_namespace_that_is_not_seen_yet_is_written_with_the_next(bench: Bench) -> None:
+    """An unseen Namespace passes for one that ends."""
+    bench.ending = True
+    bench.warn("does not fit")
+    await bench.pass_by(1)
+    assert bench.plane.messages() == []
+    bench.ending = False
+    bench.warn("does not fit")
+    await bench.pass_by(1)
+    assert bench.plane.messages() == [("does not fit", 1)]

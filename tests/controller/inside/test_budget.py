@@ -4,12 +4,13 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bulkhead.api.objects import Obj
-from bulkhead.kube.errors import Forbidden, TooLarge
+from bulkhead.kube.errors import Forbidden, NotFound, TooLarge, Unavailable
 from bulkhead.kube.objects import Resource
 from bulkhead.work.clock import SystemClock
 from controller.inside.access import PlaneAccess
@@ -170,3 +171,40 @@ async def test_what_is_put_into_a_plane_is_through_before_its_turn_is_left(monke
         await access.bootstrap(spec, objects)
     assert through == ["a", "b"]
     assert budget.held == 0
+
+
+async def test_a_definition_that_a_plane_refuses_keeps_nothing_else_back_and_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was not written must not be remembered as done."""
+    through: list[str] = []
+
+    class Refusing:
+        def __init__(self, _client: object, _turn: object) -> None:
+            self.refuses = refuses
+
+        async def get(self, r: Resource, _name: str, **_: object) -> object:
+            if r.kind == "CustomResourceDefinition":
+                raise Unavailable(503, "", "starts") if self.refuses else NotFound(404, "NotFound", "")
+            return SimpleNamespace(metadata=SimpleNamespace(uid="u"))
+
+        async def apply(self, _r: Resource, obj: Obj) -> None:
+            through.append(obj["metadata"]["name"])
+
+        async def create(self, _r: Resource, obj: Obj) -> None:
+            through.append(obj["metadata"]["name"])
+
+    monkeypatch.setattr("controller.inside.access.Plane", Refusing)
+    spec = plane_spec()
+    access = PlaneAccess(SystemClock(), lambda _: None, Budget())
+    monkeypatch.setitem(access._connections, spec.tenant, type("Connection", (), {"client": None}))
+    kinds: list[Obj] = [
+        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a"}, "spec": {}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}},
+    ]
+    refuses = True
+    assert await access.bootstrap(spec, kinds) == ("u", False)
+    assert through == ["b"]
+    refuses = False
+    assert await access.bootstrap(spec, kinds) == ("u", True)
+    assert sorted(through) == ["a", "b", "b"]

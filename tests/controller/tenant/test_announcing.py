@@ -7,7 +7,7 @@ import pytest
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound, Timeout
+from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Timeout
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import EVENTS
 from controller.tenant.announcing import BURST, NAMESPACE, SECONDS_EACH, Announcer
@@ -64,12 +64,12 @@ class Counting(Client):
 
     creates = 0
     gone = False
-    away = False
+    refused: KubeError | None = None
 
     async def create(self, *args: Any, **kwargs: Any) -> Obj:
         self.creates += 1
-        if self.away:
-            raise Timeout("away")
+        if self.refused is not None:
+            raise self.refused
         return await super().create(*args, **kwargs)
 
     async def patch(self, *args: Any, **kwargs: Any) -> Obj:
@@ -100,12 +100,49 @@ async def test_a_flapping_condition_writes_a_limited_number_of_events(counting: 
     assert counting.creates == BURST + 3
 
 
-async def test_an_event_that_expired_is_made_again_and_one_that_fails_is_let_go(counting: Counting) -> None:
+async def test_an_event_that_expired_is_made_again(counting: Counting) -> None:
     tenant, announcer = made(), Announcer(counting, FakeClock())
     await announcer.announce(tenant, [], ready("True", "Ready"))
     counting.gone = True
     await announcer.announce(tenant, [], ready("True", "Ready"))
-    assert [each["count"] for each in await events(counting, tenant)] == [1]
-    counting.away = True
+    assert [event["count"] for event in await events(counting, tenant)] == [1]
+
+
+LOST: list[Obj] = [{"type": "PlaneReady", "status": "False", "reason": "DataLost", "message": "another plane answers"}]
+
+
+async def test_what_the_host_cannot_take_now_is_written_with_the_next_reconcile_in_its_order(counting: Counting) -> None:
+    tenant, other, announcer = made(), made(), Announcer(counting, FakeClock())
+    counting.refused = Timeout("away")
+    await announcer.announce(tenant, [], [*ready("False", "Crashing"), *LOST])
     await announcer.announce(tenant, [], ready("True", "Ready"))
-    assert [each["count"] for each in await events(counting, tenant)] == [1]
+    assert await events(counting, tenant) == []
+    counting.refused = None
+    await announcer.announce(other, [], [])
+    assert await events(counting, tenant) == []
+    await announcer.announce(tenant, [], [])
+    found = await events(counting, tenant)
+    assert [event["reason"] for event in found] == ["Crashing", "DataLost", "Ready"]
+    written = sorted(found, key=lambda event: int(event["metadata"]["resourceVersion"]))
+    assert written[-1]["reason"] == "Ready"
+    await announcer.announce(tenant, [], [])
+    assert [event["count"] for event in await events(counting, tenant)] == [1, 1, 1]
+
+
+async def test_of_what_a_host_away_could_not_take_a_bounded_number_waits(counting: Counting) -> None:
+    clock, tenant = FakeClock(), made()
+    announcer = Announcer(counting, clock)
+    counting.refused = Timeout("away")
+    for number in range(3 * BURST):
+        await announcer.announce(tenant, [], ready("False", f"Reason{number}"))
+        clock.advance(SECONDS_EACH)
+    assert len(announcer._owed[tenant["metadata"]["uid"]]) == BURST
+
+
+async def test_an_event_that_the_host_refuses_for_good_keeps_no_other_back(counting: Counting) -> None:
+    tenant, announcer = made(), Announcer(counting, FakeClock())
+    counting.refused = Forbidden(403, "Forbidden", "no")
+    await announcer.announce(tenant, [], ready("False", "Crashing"))
+    counting.refused = None
+    await announcer.announce(tenant, [], LOST)
+    assert [event["reason"] for event in await events(counting, tenant)] == ["DataLost"]

@@ -37,6 +37,7 @@ class Plane(Facet):
         found = Found(
             ready=health.ready and health.bootstrapped,
             message=health.message,
+            again=health.again,
             uid=health.cluster_uid,
             identity=turn.of(Recorded) or Recorded(),
             pods=tuple(seen.named(kinds.PODS).values()),

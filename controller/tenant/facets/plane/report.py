@@ -31,6 +31,7 @@ class Found:
     pods: Sequence[Obj] = ()  # of the plane, its syncer and its DNS
     pull_trouble: str = ""
     strandings: Strandings = field(default_factory=Strandings)
+    again: float | None = None  # seconds after which it should be asked once more
     etcd_quorate: bool = False  # a quorum of its etcd members answers, whatever its pods show
 
 
@@ -51,7 +52,7 @@ def report(tenant: Obj, spec: PlaneSpec, found: Found) -> Report:
         in_full={"versions": _versions(spec)},
         alarm=lost,
         remarks=(seen.note,) if seen.note else (),
-        again=_IDENTITY_SECONDS if lost or came_back else None,
+        again=_IDENTITY_SECONDS if lost or came_back else found.again,
     )
 
 

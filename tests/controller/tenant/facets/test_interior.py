@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
+import pytest
+
 from bulkhead.api.objects import Obj
+from bulkhead.kube.errors import KubeError, Timeout
 from controller.decide.plan import Plan, plan
 from controller.host.owned import Owned
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.inside.objects import gpumetrics, unprivileged
 from controller.plane.spec import PlaneSpec
+from controller.tenant.facets.plane.report import Found, report
 from controller.tenant.interior import Interior
 from tests.kit.fakeclock import FakeClock
 from tests.kit.tenantsamples import material, plane_spec
@@ -19,10 +23,14 @@ class Planes:
 
     def __init__(self) -> None:
         self.asked: list[tuple[set[str], set[str]]] = []
+        self.refusal: KubeError | None = None
+        self.whole = True
 
-    async def bootstrap(self, _spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> str:
+    async def bootstrap(self, _spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> tuple[str, bool]:
         self.asked.append(({obj["kind"] for obj in objects}, {obj["kind"] for obj in withdrawn}))
-        return "u"
+        if self.refusal is not None:
+            raise self.refusal
+        return "u", self.whole
 
 
 def planned(**changes: Any) -> Plan:
@@ -49,3 +57,30 @@ async def test_what_a_tenant_wants_no_more_is_taken_out_of_its_plane() -> None:
         (True, unasked),
         (False, policies | unasked),
     ]
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["all refused", "a definition refused"])
+async def test_what_a_plane_could_not_take_is_tried_again_soon_and_then_as_often_as_all_else(refused: bool) -> None:
+    planes, made, up = Planes(), planned(), PlaneHealth(ready=True)
+    interior = Interior(cast("Owned", None), cast("PlaneAccess", planes), FakeClock(), resync_seconds=600)
+    planes.refusal, planes.whole = (Timeout("no answer"), True) if refused else (None, False)
+    seen = [await interior.bootstrap(made, up) for _ in range(7)]
+    assert [health.again for health in seen] == [5.0, 10.0, 20.0, 40.0, 80.0, None, None]
+    assert {health.bootstrapped for health in seen} == {not refused}
+    planes.refusal, planes.whole = None, True
+    health = await interior.bootstrap(made, up)
+    assert (health.bootstrapped, health.again, len(planes.asked)) == (True, None, 8)
+    # It has all of it, and is not asked before the resync.
+    await interior.bootstrap(made, up)
+    assert len(planes.asked) == 8
+    # A plane that was away begins from the beginning.
+    await interior.bootstrap(made, PlaneHealth())
+    planes.whole = False
+    assert (await interior.bootstrap(made, up)).again == 5.0
+
+
+def test_the_report_of_a_plane_asks_for_that_turn() -> None:
+    spec = plane_spec()
+    tenant: Obj = {"metadata": {"name": spec.tenant}, "status": {}}
+    assert report(tenant, spec, Found(message="the plane rejects its bootstrap objects", again=5.0)).again == 5.0
+    assert report(tenant, spec, Found(message="the API server does not answer")).again is None
