@@ -84,6 +84,7 @@ from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.restores.comparing import Comparing
+from controller.tenant.facets.restores.dropping import RestoreKeysDropped
 from controller.tenant.facets.restores.facet import RestoreBegun, RestoreEnded
 from controller.tenant.facets.restores.host import RestoreHost
 from controller.tenant.facets.schedule.facet import SnapshotSchedule
@@ -207,6 +208,7 @@ class Controller:
             Identity(client, self._clock, identity_keys),
             RestoreBegun(self._restores, restore_host, self._clock, identity_keys),
             RestoreEnded(restore_host, self._clock, Comparing(restore_host, self._planes, budget)),
+            RestoreKeysDropped(self._restores, restore_host),
             Stranding(client, self._snapshots),
             SnapshotSchedule(self._snapshots, self._removing, client, self._clock),
             TenantSnapshots(self._snapshots, self._taking, tools.interior),

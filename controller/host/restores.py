@@ -59,8 +59,12 @@ class Restores:
 
     async def _listed(self, tenant: str) -> list[Obj]:
         with contextlib.suppress(NotServed):
-            return _of(tenant, (await self._client.list(kinds.TENANT_RESTORES)).items)
+            return await self.unfinished(tenant)
         return []
+
+    async def unfinished(self, tenant: str) -> list[Obj]:
+        """The same as `pending`, read from the host. Raises NotServed where the host does not have the kind."""
+        return _of(tenant, (await self._client.list(kinds.TENANT_RESTORES)).items)
 
     async def slice_of(self, tenant: str, *, new: str = "") -> str:
         """The slice that the oldest of them needs; empty if there is none. Its signature is checked where it counts."""

@@ -23,6 +23,9 @@ BUMP: Final = 1_000_000_000
 GIVE_UP: Final = timedelta(minutes=60)
 # A store beyond the largest quota; as snapshots are taken (`controller.snapshots.take`).
 MOST_BYTES: Final = 16 * 1024**3
+# For so long after the volumes were filled a comparison that a server refused is tried again. A plane that has just started
+# and a host that throttles answer well before, and then no admin has to accept the data.
+COMPARE_FOR: Final = timedelta(minutes=10)
 _NOTE: Final = "restored from snapshot"
 
 
@@ -98,6 +101,11 @@ def _onward(facts: Facts) -> Step:
         if not done:
             return step
     return Step.FILLED if facts.full == facts.members else Step.FILL
+
+
+def compares_again(filled: datetime | None, now: datetime) -> bool:
+    """Whether a comparison that a server refused is tried again. `filled`: when every volume was filled."""
+    return filled is not None and now - filled <= COMPARE_FOR
 
 
 @dataclass(frozen=True, slots=True)

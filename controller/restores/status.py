@@ -1,9 +1,9 @@
 """What a TenantRestore reports. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from bulkhead.api.conditions import (
     RestoreCondition,
@@ -26,8 +26,7 @@ _ENDED: Final = frozenset({str(RestoreReason.RESTORED), str(RestoreReason.FAILED
 
 def finished(request: Obj) -> bool:
     """Whether a TenantRestore needs nothing more."""
-    found = find_condition(conditions_of(request), RestoreCondition.COMPLETE)
-    return found is not None and found.get("reason") in _ENDED
+    return _complete(request).get("reason") in _ENDED
 
 
 def clone_of(request: Obj) -> str:
@@ -37,8 +36,7 @@ def clone_of(request: Obj) -> str:
 
 def succeeded(request: Obj) -> bool:
     """Whether the plane has run with the snapshot's data."""
-    found = find_condition(conditions_of(request), RestoreCondition.COMPLETE)
-    return found is not None and found.get("reason") == str(RestoreReason.RESTORED)
+    return _complete(request).get("reason") == str(RestoreReason.RESTORED)
 
 
 def began(request: Obj) -> datetime | None:
@@ -46,9 +44,9 @@ def began(request: Obj) -> datetime | None:
     return _moment(request, "startTime")
 
 
-def is_filled(request: Obj) -> bool:
-    """Whether it is recorded that every volume is filled."""
-    return _moment(request, "filledTime") is not None
+def filled(request: Obj) -> datetime | None:
+    """When every volume was filled; None if that is not recorded."""
+    return _moment(request, "filledTime")
 
 
 def bump_of(request: Obj) -> int | None:
@@ -68,10 +66,11 @@ def failed(request: Obj, why: str, now: datetime) -> Obj:
 
 
 def at_work(request: Obj, found: Manifest, step: Step, now: datetime) -> Obj:
-    """It has begun."""
+    """It has begun. From the start on, the condition also says why the comparison is tried again (`comparing`): it stays."""
     reason, message = MESSAGES[step]
+    stays = step is Step.START and _complete(request).get("reason") == str(reason)
     return {
-        "conditions": _set(request, "Unknown", reason, message, now),
+        "conditions": conditions_of(request) if stays else _set(request, "Unknown", reason, message, now),
         "identity": found.identity,
         "snapshot": found.snapshot,
         "snapshotTime": found.created,
@@ -91,18 +90,36 @@ MESSAGES: Final = {
     Step.COMPARE: (RestoreReason.STARTING, "the plane answers; the host's objects are compared with it"),
 }
 
+_AGAIN: Final = f"{MESSAGES[Step.COMPARE][1]}; tried again after:"
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the host has and the snapshot does not know, as `pod default/name`; `trouble`: why that is not certain."""
+    """What the host has and the snapshot does not know, as `pod default/name`.
+
+    trouble: why that is not certain. passing: whether another try may find it out.
+    """
 
     unknown: Sequence[str] = ()
     trouble: str = ""
+    passing: bool = False
 
     @property
     def clean(self) -> bool:
         """Whether the syncer may go on without an admin."""
         return not self.unknown and not self.trouble
+
+
+def comparing(request: Obj, trouble: str, now: datetime) -> Obj:
+    """The comparison is tried again. The first trouble stays: each change of the condition causes a reconcile at once."""
+    if message_of(request).startswith(_AGAIN):
+        return {"conditions": conditions_of(request)}
+    return {"conditions": _set(request, "Unknown", MESSAGES[Step.COMPARE][0], f"{_AGAIN} {trouble}", now)}
+
+
+def message_of(request: Obj) -> str:
+    """What the condition says."""
+    return str(_complete(request).get("message") or "")
 
 
 def restored(request: Obj, found: Manifest, compared: Compared, now: datetime) -> Obj:
@@ -125,6 +142,10 @@ def restored(request: Obj, found: Manifest, compared: Compared, now: datetime) -
         "unknown": [name[:_NAME_CHARACTERS] for name in unknown[:MOST_NAMED]],
         "unknownCount": len(unknown),
     }
+
+
+def _complete(request: Obj) -> Mapping[str, Any]:
+    return find_condition(conditions_of(request), RestoreCondition.COMPLETE) or {}
 
 
 def _set(request: Obj, status: Status, reason: RestoreReason, message: str, now: datetime) -> list[Obj]:

@@ -25,6 +25,7 @@ from controller.tenant.facets.objects.facet import Extras, Followers, Objects
 from controller.tenant.facets.plane.facet import Inside, Plane
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.quota.facet import Quota
+from controller.tenant.facets.restores.dropping import RestoreKeysDropped
 from controller.tenant.facets.restores.facet import RestoreBegun, RestoreEnded
 from controller.tenant.facets.retention.facet import Retention
 from controller.tenant.facets.schedule.facet import SnapshotSchedule
@@ -69,6 +70,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Volumes,
     Shares,
     Exposed,
+    RestoreKeysDropped,
 )
 
 

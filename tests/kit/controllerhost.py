@@ -42,6 +42,7 @@ from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.restores.comparing import Comparing
+from controller.tenant.facets.restores.dropping import RestoreKeysDropped
 from controller.tenant.facets.restores.facet import RestoreBegun, RestoreEnded
 from controller.tenant.facets.restores.host import RestoreHost
 from controller.tenant.facets.schedule.facet import SnapshotSchedule
@@ -128,7 +129,7 @@ class ControllerHost:
         if restores is not None:
             host = RestoreHost(client)
             facets += [RestoreBegun(restores, host, clock, identity or FixedKeys())]
-            facets += [RestoreEnded(host, clock, Comparing(host, planes, budget))]
+            facets += [RestoreEnded(host, clock, Comparing(host, planes, budget)), RestoreKeysDropped(restores, host)]
         facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
         facets += [MembersCared(client, tools.interior, members, clock)] if members is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))

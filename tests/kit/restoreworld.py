@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
 from bulkhead.api import labels, names, planeidentity, planerecord
 from bulkhead.api.conditions import find_condition
 from bulkhead.api.objects import Obj
@@ -17,11 +19,16 @@ from bulkhead.api.planerecord import PlaneRecord
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.objects import Resource
 from bulkhead.snapshots.bundle import Bundle
 from bulkhead.snapshots.manifest import PURPOSE
 from controller.host.restores import Restores
+from controller.inside.access import PlaneHealth
 from controller.pki.material import files_of
+from controller.restores.status import Compared
+from controller.tenant.facets.restores.comparing import Comparing
 from controller.tenant.facets.restores.host import FILE, OF, SECRET
+from controller.tenant.interior import Interior
 from controller.tenant.reconcile import ReconcileFailed
 from tests.kit import lag
 from tests.kit.background import background
@@ -169,12 +176,37 @@ async def restore(world: World, restore_name: str = "", clone_of: str = "", **ch
     return request, bundle_of(world.name, record, str(known["service_slice"]), files)
 
 
+def answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plane answers with all that it starts with from now on, and knows all that the host has."""
+
+    async def health(*_: object) -> PlaneHealth:
+        return PlaneHealth(ready=True, message="the API server answers")
+
+    async def bootstrap(_: object, __: object, health: PlaneHealth) -> PlaneHealth:
+        return replace(health, bootstrapped=True)
+
+    async def compare(*_: object) -> Compared:
+        return Compared()
+
+    monkeypatch.setattr(Interior, "health", health)
+    monkeypatch.setattr(Interior, "bootstrap", bootstrap)
+    monkeypatch.setattr(Comparing, "compare", compare)
+
+
 class Killed(BaseException):
     """The controller died."""
 
 
 class Dying(Client):
-    """The host's client of a controller that dies right after the next write that changes anything."""
+    """The host's client of a controller that dies right after the next write or deletion that changes anything."""
+
+    async def delete(self, r: Resource, name: str, namespace: str | None = None, **options: Any) -> Obj | None:
+        path = r.path(namespace, name)
+        before = await self._version(path)
+        done = await super().delete(r, name, namespace, **options)
+        if before:
+            raise Killed(path)
+        return done
 
     async def _write(self, method: str, path: str, body: Any, **options: Any) -> Any:
         before = await self._version(path)
@@ -187,3 +219,19 @@ class Dying(Client):
         with contextlib.suppress(KubeError):
             return str(json.loads(await self.get_raw(path.removesuffix("/status")))["metadata"]["resourceVersion"])
         return ""
+
+
+async def die_until_quiet(world: World) -> list[str]:
+    """Controllers that die after each of their writes, until one has nothing to write; returns after which ones they died."""
+    deaths = list[str]()
+    for _ in range(30):
+        async with Dying(world.client.config, user_agent="dying", field_manager="bulkhead-controller") as dying:
+            await world.start(dying)
+            try:
+                await world.turn()
+            except Killed as killed:
+                deaths.append(str(killed))
+            else:
+                return deaths
+        await world.obey()
+    raise AssertionError(f"each controller wrote something: {deaths}")

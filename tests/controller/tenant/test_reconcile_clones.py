@@ -22,7 +22,7 @@ from controller.plane.restoring import FORMER_FILE, FORMER_KEY
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.tenant.facets.restores.host import SECRET
 from tests.kit.controllerhost import ask, ready
-from tests.kit.restoreworld import OTHER, Dying, Killed, World, restore
+from tests.kit.restoreworld import OTHER, Dying, Killed, World, answer, die_until_quiet, restore
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.crashes]
 FORMER: Final = b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -191,7 +191,9 @@ async def test_a_clone_of_itself_and_a_hostile_name_are_no_requests(world: World
             await world.client.create(kinds.TENANT_RESTORES, body)
 
 
-async def test_the_controller_may_die_after_each_of_its_writes(world: World, client: Client) -> None:
+async def test_the_controller_may_die_after_each_of_its_writes(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request, bundle = await cloned(world)
     await make_tenant(world)
     deaths, filled, brought = list[str](), False, False
@@ -234,3 +236,11 @@ async def test_the_controller_may_die_after_each_of_its_writes(world: World, cli
     record = files_of(await world.find(kinds.SECRETS, planerecord.SECRET))["record.json"].decode()
     assert tenant["metadata"]["uid"] in record
     assert OTHER not in record
+    # The plane answers: to the very end.
+    assert files_of(await world.find(kinds.SECRETS, FORMER_KEY)) == {FORMER_FILE: FORMER}
+    answer(monkeypatch)
+    deaths = await die_until_quiet(world)
+    assert (await world.told(request["metadata"]["name"]))[0] == RestoreReason.RESTORED
+    assert (await world.find(kinds.SECRETS, SECRET), await world.find(kinds.SECRETS, FORMER_KEY)) == (None, None)
+    for name in (f"{request['metadata']['name']}/status", SECRET, FORMER_KEY):
+        assert any(path.endswith(name) for path in deaths), deaths

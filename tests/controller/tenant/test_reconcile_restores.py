@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -16,15 +17,18 @@ from bulkhead.api.conditions import RestoreReason
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Throttled
 from controller.pki.issue import new_authority
 from controller.pki.material import files_of
 from controller.plane import memberrecord
 from controller.plane.memberrecord import Record, Recovery
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.spec import PLANE, SYNCER
+from controller.restores import status
+from controller.restores.status import Compared
 from controller.tenant.facets.restores.host import FILE, SECRET, RestoreHost
 from tests.kit.controllerhost import ask, ready
-from tests.kit.restoreworld import OTHER, Dying, Killed, World, restore
+from tests.kit.restoreworld import OTHER, Dying, Killed, World, answer, die_until_quiet, restore
 from tests.kit.tenantsamples import changed, plane_spec, tenant_class
 from tests.snapshots.samples import GOLDEN
 
@@ -284,7 +288,63 @@ async def test_a_syncer_that_is_stuck_on_a_dead_node_holds_no_restore_up(world: 
     assert (await host.look(spec, datetime.now(UTC) + timedelta(seconds=140), keys=True)).quiet is not waits
 
 
-async def test_the_controller_may_die_after_each_of_its_writes(world: World, client: Client) -> None:
+async def end(world: World, request: Obj) -> None:
+    """What a controller writes last of a restore, before it dies."""
+    done = status.restored(request, GOLDEN, Compared(), datetime.now(UTC))
+    await world.client.patch(kinds.TENANT_RESTORES, request["metadata"]["name"], {"status": done}, subresource="status")
+
+
+@pytest.mark.parametrize("ended", ["finished", "deleted"])
+async def test_the_keys_of_a_restore_go_however_it_has_ended_and_those_of_a_new_one_stay(
+    world: World, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    await ask(world.client, world.name)
+    assert world.controller is not None
+    await world.controller.settle(world.name)
+    request, bundle = await restore(world)
+    await world.bring(bundle, request["metadata"]["uid"])
+    if ended == "finished":
+        await end(world, request)
+    else:
+        await world.client.delete(kinds.TENANT_RESTORES, request["metadata"]["name"])
+    await world.turn()
+    assert await world.find(kinds.SECRETS, SECRET) is None
+    assert await world.replicas() == (1, 1)
+    # The Secret of a new one is there, and the controller's copies do not have the request yet.
+    new, bundle = await restore(world, f"{world.name}-2")
+    await world.bring(bundle, new["metadata"]["uid"])
+    with monkeypatch.context() as behind:
+        behind.setattr(world.restores, "pending", lambda _: [])
+        await world.turn()
+    assert await world.find(kinds.SECRETS, SECRET) is not None
+    await world.turns()
+    assert await world.replicas() == (0, 0)
+
+
+async def test_a_host_that_refuses_to_delete_the_keys_keeps_no_plane_from_being_built(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(world.client, world.name)
+    assert world.controller is not None
+    await world.controller.settle(world.name)
+    request, bundle = await restore(world)
+    await world.bring(bundle, request["metadata"]["uid"])
+    await end(world, request)
+    await world.client.delete(kinds.DEPLOYMENTS, SYNCER, world.space)
+    with monkeypatch.context() as refusing:
+        refused = AsyncMock(side_effect=Throttled(429, "TooManyRequests", "slow down"))
+        refusing.setattr(RestoreHost, "drop", refused)
+        await world.turn()
+        assert refused.await_count
+    assert await world.replicas() == (1, 1)
+    assert await world.find(kinds.SECRETS, SECRET) is not None
+    await world.turn()
+    assert await world.find(kinds.SECRETS, SECRET) is None
+
+
+async def test_the_controller_may_die_after_each_of_its_writes(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await ask(client, world.name)
     assert world.controller is not None
     await world.controller.settle(world.name)
@@ -315,3 +375,12 @@ async def test_the_controller_may_die_after_each_of_its_writes(world: World, cli
     assert (await world.told(request["metadata"]["name"]))[0] == RestoreReason.STARTING
     assert len(deaths) >= 8, deaths
     assert (await world.note()).quarantine
+    # The plane answers: to the very end.
+    answer(monkeypatch)
+    deaths += await die_until_quiet(world)
+    assert (await world.told(request["metadata"]["name"]))[0] == RestoreReason.RESTORED
+    assert not (await world.note()).quarantine
+    assert await world.find(kinds.SECRETS, SECRET) is None
+    assert await world.replicas() == (1, 1)
+    for name in (planeidentity.NAME, f"{request['metadata']['name']}/status", SECRET):
+        assert any(path.endswith(name) for path in deaths), deaths

@@ -22,7 +22,7 @@ from controller.host.restores import Restores
 from controller.inside.access import PlaneHealth
 from controller.pki.issue import new_encryption_key
 from controller.pki.material import files_of
-from controller.plane.restoring import ENCRYPTION, FORMER_KEY
+from controller.plane.restoring import ENCRYPTION
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.sections import Restoring
 from controller.plane.spec import PLANE
@@ -39,6 +39,7 @@ from controller.restores.decide import (
     bump,
     clone_keys,
     clone_refusal,
+    compares_again,
     decide,
     keys,
     note,
@@ -47,7 +48,7 @@ from controller.restores.decide import (
 from controller.restores.status import Compared
 from controller.tenant.apply import Outdated
 from controller.tenant.facets.restores.comparing import Comparing
-from controller.tenant.facets.restores.host import SECRET, RestoreHost, brought
+from controller.tenant.facets.restores.host import RestoreHost, brought
 from controller.tenant.facets.restores.report import report
 from controller.tenant.observe import Observed
 from controller.tenant.status import Report
@@ -65,11 +66,12 @@ class Ringed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """The restore that is being done, and its present step."""
+    """The restore that is being done, and its present step. words: what to report instead of the step's own."""
 
     request: Obj
     manifest: Manifest
     step: Step
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class RestoreBegun(Facet):
     def report(self, seen: Seen) -> Report:
         """That a restore is at work, before anything else."""
         found = seen.turn.of(AtWork)
-        return report(found.step if found is not None else None)
+        return report(found.step, found.words) if found is not None else report(None)
 
     async def _never_empty(self, turn: Turn) -> None:
         """Raise WaitsError if the Tenant was made for a clone that was not made: an empty plane is not what it is for."""
@@ -119,8 +121,6 @@ class RestoreBegun(Facet):
         # A Tenant that was made again has no status, and finds the plane that it has.
         if await self.host.has_run(turn.spec) or await self.requests.succeeded(turn.tenant):
             return
-        if {SECRET, FORMER_KEY} & turn.observed.in_plane(kinds.SECRETS).keys():
-            await self.host.drop_keys(turn.spec)
         raise WaitsError(clones.abandoned(turn.tenant, str(of)))
 
     async def _opened(self, request: Obj) -> Manifest:
@@ -170,7 +170,7 @@ class RestoreBegun(Facet):
         facts = Facts(
             refused=why,
             began=began,
-            filled=status.is_filled(request),
+            filled=status.filled(request) is not None,
             keys=bundle is not None,
             built=standing.built,
             # Where there never was a plane, nothing has to stop: a turn that went on to its keys would draw new ones.
@@ -215,7 +215,6 @@ class RestoreBegun(Facet):
         if found is not None:
             await self.host.release(turn.spec, _note(request, found), restored=False)
         await self.host.report(request, status.failed(request, why, self.clock.now()))
-        await self.host.drop_keys(turn.spec)
         _log.warning("restore %s refused: %s", request["metadata"]["name"], why, extra={"tenant": turn.tenant})
 
 
@@ -230,17 +229,24 @@ class RestoreEnded(Facet):
     comparing: Comparing
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Compare once the plane answers with all that every plane starts with."""
+        """Compare once the plane answers with all that every plane starts with.
+
+        One refused list does not decide: until a comparison succeeds, the syncer deletes nothing, so it is tried again.
+        """
         work, health = turn.need(AtWork), turn.need(PlaneHealth)
         if work.step not in {Step.START, Step.FILLED} or not (health.ready and health.bootstrapped):
             return turn
         # A clone begins with nothing on the host: what is there now is what its plane has asked for.
         is_clone = bool(status.clone_of(work.request))
         compared = Compared() if is_clone else await self.comparing.compare(turn.spec)
+        now = self.clock.now()
+        if compared.passing and compares_again(status.filled(work.request), now):
+            _log.warning("comparing again: %s", compared.trouble, extra={"tenant": turn.tenant})
+            request = await self.host.report(work.request, status.comparing(work.request, compared.trouble, now))
+            return turn.plus(AtWork(request, work.manifest, Step.COMPARE, status.message_of(request)))
         if compared.clean:
             await self.host.release(turn.spec, _note(work.request, work.manifest), restored=True)
-        await self.host.report(work.request, status.restored(work.request, work.manifest, compared, self.clock.now()))
-        await self.host.drop_keys(turn.spec)
+        await self.host.report(work.request, status.restored(work.request, work.manifest, compared, now))
         _log.info("restored from %s", work.manifest.snapshot, extra={"tenant": turn.tenant, "unknown": len(compared.unknown)})
         return turn.plus(replace(work, step=Step.COMPARE))
 

@@ -3,7 +3,7 @@
 import base64
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,7 +13,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
 from bulkhead.kube.objects import Resource
 from bulkhead.snapshots import bundle
 from bulkhead.snapshots.bundle import Bundle, BundleError
@@ -147,11 +147,12 @@ class RestoreHost:
             body = {"metadata": version, "data": _encoded(files)}
             await self._client.patch(kinds.SECRETS, name, body, spec.namespace)
 
-    async def drop_keys(self, spec: PlaneSpec) -> None:
-        """Delete the Secret in which the keys came, and the original's key that a clone had meanwhile."""
-        for name in (SECRET, FORMER_KEY):
-            with contextlib.suppress(NotFound):
-                await self._client.delete(kinds.SECRETS, name, spec.namespace)
+    async def drop(self, spec: PlaneSpec, secrets: Mapping[str, Obj]) -> None:
+        """Delete Secrets as they were read. One that was written since has the keys of another restore, and stays."""
+        for name, secret in secrets.items():
+            with contextlib.suppress(Conflict):
+                version = str(secret["metadata"]["resourceVersion"])
+                await self._client.delete(kinds.SECRETS, name, spec.namespace, resource_version=version)
 
     async def mirrored(self, spec: PlaneSpec, resource: Resource) -> list[Obj]:
         """The metadata of what the syncer has made of one kind."""
@@ -168,11 +169,29 @@ class RestoreHost:
 def brought(secrets: Mapping[str, Obj], uid: str) -> Bundle | None:
     """The keys that came for this restore; None if there are none. Raises BundleError."""
     files = files_of(secrets.get(SECRET))
-    if files.get(OF, b"").decode("ascii", "replace") != uid:
+    if _came_for(files) != uid:
         return None
     if FILE not in files:
         raise BundleError(f"Secret {SECRET} has no {FILE}")
     return bundle.read(files[FILE])
+
+
+def left_over(secrets: Mapping[str, Obj], unfinished: Collection[str]) -> dict[str, Obj]:
+    """The Secrets with keys that no restore needs: the one in which they came, and the original's key that a clone had.
+
+    `unfinished`: the UIDs of the tenant's TenantRestores that are to be done.
+    """
+    brought_secret, former = secrets.get(SECRET), secrets.get(FORMER_KEY)
+    found = {}
+    if brought_secret is not None and _came_for(files_of(brought_secret)) not in unfinished:
+        found[SECRET] = brought_secret
+    if former is not None and not unfinished:
+        found[FORMER_KEY] = former
+    return found
+
+
+def _came_for(files: Mapping[str, bytes]) -> str:
+    return files.get(OF, b"").decode("ascii", "replace")
 
 
 def _component(pod: Obj) -> str:
