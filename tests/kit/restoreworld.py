@@ -204,7 +204,7 @@ class Dying(Client):
         path = r.path(namespace, name)
         before = await self._version(path)
         done = await super().delete(r, name, namespace, **options)
-        if before:
+        if before != await self._version(path):
             raise Killed(path)
         return done
 
