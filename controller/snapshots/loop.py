@@ -1,12 +1,13 @@
 """The tasks that take snapshots: one for each TenantSnapshot that is not finished, a few at once.
 
-    order ──> wait for a place ──> take ──┬─> Stored
-                                          └─> tried again, with pauses ──> Failed
+    order ──> wait for a place ──> take ──┬─> whole ──────────────────────┬─> its report, tried until the host takes it
+                                          └─> tried again, with pauses ───┘   ──> Stored or Failed
 
 An order replaces that of an earlier reconcile, so that the next attempt has present keys and addresses. After a restart the
 controller takes unfinished snapshots again from the beginning: nothing of an attempt counts without its manifest. What a
-reconcile has seen may be older than the end of a task, so a task begins with a look at the object itself: what is finished is
-never taken again, and never becomes Failed.
+reconcile has seen may be older than the end of a task, so each report and each attempt begins with a look at the object
+itself (`controller.snapshots.reports`): what is finished is never taken again, and never becomes Failed. If the host does not
+take the report of an end, that report alone is repeated, by this task and then by whatever reconcile comes next.
 """
 
 import asyncio
@@ -16,9 +17,8 @@ from datetime import datetime
 from typing import Final
 
 from bulkhead.api.objects import Obj
-from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.errors import KubeError
 from bulkhead.signing import SignatureError
 from bulkhead.snapshots.bundle import BundleError
 from bulkhead.snapshots.frames import TornError
@@ -27,8 +27,10 @@ from bulkhead.snapshots.sealing import SealError
 from bulkhead.snapshots.target import TargetError
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
 from controller.snapshots import status
 from controller.snapshots.places import Places
+from controller.snapshots.reports import Report, Reports
 from controller.snapshots.spec import Order
 from controller.snapshots.status import Progress
 from controller.snapshots.take import Means, take
@@ -39,18 +41,21 @@ ATTEMPTS: Final = 6
 _PAUSE_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 120.0
 _REPORT_SECONDS: Final = 2.0
+_MOST_ENDS: Final = 1000
 
 
 class SnapshotTasks:
     """The tasks of one controller; close it at the end, and whenever the lease is lost."""
 
     def __init__(self, client: Client, clock: Clock, places: Places) -> None:
-        self._client = client
         self._clock = clock
         self._at = places
+        self._reports = Reports(client, clock)
         self._places = asyncio.Semaphore(AT_ONCE)
         self._orders: dict[str, Order] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        # How those ended that are whole or were given up, by UID, until the host has taken the report.
+        self._ends: Remembered[str, Report] = Remembered(_MOST_ENDS)
 
     def order(self, order: Order) -> None:
         """Take this snapshot, unless that was ordered before."""
@@ -62,6 +67,7 @@ class SnapshotTasks:
     async def end(self, uid: str) -> None:
         """End what is taken for one TenantSnapshot."""
         await self._end([uid])
+        self._ends.pop(uid, None)
 
     async def forget(self, tenant: str) -> None:
         """End what is taken of a tenant that is taken down."""
@@ -70,11 +76,13 @@ class SnapshotTasks:
     async def close(self) -> None:
         """End all tasks."""
         await self._end(list(self._tasks))
+        self._ends.clear()
 
     async def fail(self, request: Obj, why: str) -> None:
-        """Report that a snapshot will not be taken, unless it is finished."""
-        if await self._is_wanted(request):
-            await self._report(request, status.failed(request, why, self._now()))
+        """Report that a snapshot will not be taken, unless it has ended otherwise. Raises KubeError if that is not certain."""
+        uid = str(request["metadata"]["uid"])
+        await self._reports.write(request, self._ends.get(uid) or self._failed(why))
+        self._ends.pop(uid, None)
 
     async def _end(self, uids: list[str]) -> None:
         tasks = [task for uid in uids if (task := self._tasks.pop(uid, None)) is not None]
@@ -87,34 +95,28 @@ class SnapshotTasks:
 
     async def _run(self, uid: str) -> None:
         order = self._orders[uid]
-        if await self._is_wanted(order.request):
-            await self._take(uid, order)
+        try:
+            if uid not in self._ends:
+                await self._take(uid, order)
+            if uid in self._ends:
+                await self._reports.insist(order.request, self._ends[uid])
+                self._ends.pop(uid, None)
+        except (KubeError, TimeoutError) as error:
+            # The next reconcile orders it again.
+            _log.error("snapshot %s: the host does not take the report of its end: %s", order.name, error)
         self._orders.pop(uid, None)
         self._tasks.pop(uid, None)
 
     async def _take(self, uid: str, order: Order) -> None:
         means = self._at.at(order.place)
         if means is None:
-            await self.fail(order.request, f"{self._at.missing(order.place)}; then ask for another snapshot")
+            self._ends[uid] = self._failed(f"{self._at.missing(order.place)}; then ask for another snapshot")
         else:
             if self._places.locked():
                 words = f"{AT_ONCE} others are being taken"
-                await self._report(order.request, status.waiting(order.request, words, self._now()))
+                await self._tell(order.request, lambda looked: status.waiting(looked, words, self._now()))
             async with self._places:
                 await self._attempts(uid, order.place, means)
-
-    async def _is_wanted(self, request: Obj) -> bool:
-        """Whether the object is there and not finished; False where the host does not say, until the next reconcile."""
-        meta = request["metadata"]
-        try:
-            found = await self._client.get(kinds.TENANT_SNAPSHOTS, meta["name"])
-        except NotFound:
-            return False
-        except KubeError as error:
-            _log.warning("cannot read TenantSnapshot %s, so nothing is done about it: %s", meta["name"], error)
-            return False
-        there = found["metadata"]
-        return there["uid"] == meta["uid"] and not there.get("deletionTimestamp") and not status.finished(found)
 
     async def _attempts(self, uid: str, place: str, means: Means) -> None:
         backoff = Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
@@ -124,7 +126,7 @@ class SnapshotTasks:
                 await self._attempt(order, place, means, attempt)
             except (SealError, BundleError, LayoutError, SignatureError) as error:
                 # None of these changes by itself.
-                await self.fail(order.request, str(error))
+                self._ends[uid] = self._failed(str(error))
             except Exception as error:  # noqa: BLE001 - a task that ended unseen would be begun again at once, for ever
                 known = isinstance(error, KubeError | TornError | TargetError | TimeoutError)
                 why = str(error) if known else f"{type(error).__name__}: {error}"
@@ -137,48 +139,48 @@ class SnapshotTasks:
                     exc_info=not known,
                 )
                 if attempt == ATTEMPTS:
-                    await self.fail(order.request, f"{ATTEMPTS} attempts failed, the last one because: {why}")
+                    self._ends[uid] = self._failed(f"{ATTEMPTS} attempts failed, the last one because: {why}")
                     return
-                seconds = backoff.next()
-                made = status.retrying(order.request, attempt, why, seconds, self._now())
-                await self._report(order.request, made)
-                await self._clock.sleep(seconds)
+                await self._pause(order, attempt, why, backoff.next())
                 continue
             return
 
+    async def _pause(self, order: Order, attempt: int, why: str, seconds: float) -> None:
+        await self._tell(order.request, lambda looked: status.retrying(looked, attempt, why, seconds, self._now()))
+        await self._clock.sleep(seconds)
+
     async def _attempt(self, order: Order, place: str, means: Means, attempt: int) -> None:
+        progress = Progress(attempt, place=place)
         # Where it is has to be known before anything is stored there: else nothing finds it to delete it.
-        await self._report(
-            order.request, status.running(order.request, Progress(attempt, place=place), self._now()), needed=True
-        )
-        reporting = _Reporting(self, order.request, Progress(attempt, place=place))
+        wanted = await self._reports.write(order.request, lambda looked: status.running(looked, progress, self._now()))
+        if not wanted:
+            return
+        reporting = _Reporting(self, order.request, progress)
         watching = asyncio.create_task(reporting.run(), name=f"progress of snapshot {order.name}")
         try:
             made, location = await take(order, means, self._now(), reporting.note)
+            now = self._now()
+            self._ends[order.uid] = lambda looked: status.stored(looked, made, location, now)
         finally:
             watching.cancel()
             await asyncio.wait([watching])
-        await self._report(order.request, status.stored(order.request, made, location, self._now()), needed=True)
         _log.info("snapshot %s is stored at %s", order.name, location, extra={"tenant": order.spec.tenant})
 
-    async def report(self, request: Obj, progress: Progress) -> None:
-        """Report how far an attempt is."""
-        await self._report(request, status.running(request, progress, self._now()))
-
-    async def pause(self) -> None:
-        """Between two reports."""
+    async def progress(self, request: Obj, progress: Progress) -> None:
+        """Report how far an attempt is, and wait for the time of the next report."""
+        await self._tell(request, lambda looked: status.running(looked, progress, self._now()))
         await self._clock.sleep(_REPORT_SECONDS)
 
-    async def _report(self, request: Obj, wanted: Obj, *, needed: bool = False) -> None:
+    async def _tell(self, request: Obj, report: Report) -> None:
+        """Report what another report follows."""
         try:
-            body = {"metadata": {"uid": request["metadata"]["uid"]}, "status": wanted}
-            await self._client.patch(kinds.TENANT_SNAPSHOTS, request["metadata"]["name"], body, subresource="status")
-        except NotFound:
-            _log.info("TenantSnapshot %s is gone", request["metadata"]["name"])
+            await self._reports.write(request, report)
         except KubeError as error:
-            if needed:
-                raise
-            _log.warning("cannot report on a snapshot: %s", error)
+            _log.warning("cannot report on snapshot %s: %s", request["metadata"]["name"], error)
+
+    def _failed(self, why: str) -> Report:
+        now = self._now()
+        return lambda looked: status.failed(looked, why, now)
 
     def _now(self) -> datetime:
         return self._clock.now()
@@ -199,5 +201,4 @@ class _Reporting:
     async def run(self) -> None:
         """Report until cancelled."""
         while True:
-            await self._tasks.report(self._request, self._progress)
-            await self._tasks.pause()
+            await self._tasks.progress(self._request, self._progress)
