@@ -7,7 +7,6 @@ Every replica watches, so that a standby has warm caches; only the holder of the
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ from aiohttp import web
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ConfigError, KubeError
+from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.lease import LeaderLease
 from bulkhead.work import jsonlog
@@ -100,7 +99,6 @@ from controller.tenant.tracing import CreationTraces
 from controller.tracing import Traces
 from controller.worker import Workers
 
-_log = logging.getLogger("controller")
 LEASE = "bulkhead-controller"
 _STUCK_SECONDS = 300.0
 # Tenants wait this long for the CRDs of this release. If the host refuses the CRDs, tenants are reconciled anyway.
@@ -289,11 +287,11 @@ class Controller:
                 metrics.leading.set(1)
                 if self._settings.pull_secrets:
                     await self._pulls.look()
-                await self._enqueue_all()
                 await self._act(lease)
 
     async def _act(self, lease: LeaderLease) -> None:
         """Do what the leader alone does, in planes and on the host, until the lease is lost."""
+        self._enqueue_known()
         work = asyncio.create_task(self._workers.run(), name="workers")
         lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
         reservations = Reservations(self._clock)
@@ -325,6 +323,7 @@ class Controller:
         """
         utilisation = Utilisation(self._settings, self._clock)
         return {
+            "tenants": self._enqueue_listed,
             "accelerators": lambda: Accelerators(self._client).run(),
             "dedication": self._dedication.run,
             "secrets": self._secrets.run,
@@ -369,15 +368,15 @@ class Controller:
         for name in self._owned.tenants():
             self._queue.add(name)
 
-    async def _enqueue_all(self) -> None:
-        """Enqueue every Tenant on the host, and every tenant name that still has host objects."""
+    def _enqueue_known(self) -> None:
+        """Enqueue every name with host objects or unfinished TenantSnapshots; its Tenant may be gone."""
         self._look_at_all()
-        try:
-            listed = await self._client.list(kinds.TENANTS)
-        except KubeError as error:
-            _log.warning("cannot list tenants: %s", error)
-            return
-        for tenant in listed.items:
+        for name in self._snapshots.unfinished():
+            self._queue.add(name)
+
+    async def _enqueue_listed(self) -> None:
+        """Enqueue every Tenant on the host. Raises KubeError; then it is called again while this process leads."""
+        for tenant in (await self._client.list(kinds.TENANTS)).items:
             self._queue.add(str(tenant["metadata"]["name"]))
 
     async def _serve(self) -> web.AppRunner:

@@ -15,6 +15,7 @@ from controller.snapshots.status import finished
 # A thousand tenants with three dozen each.
 _CACHE_BYTES: Final = 64 * 1024 * 1024
 _TENANT: Final = "tenant"
+_FINISHED: Final = "finished"
 
 
 class Snapshots:
@@ -22,7 +23,8 @@ class Snapshots:
 
     def __init__(self, client: Client, on_tenant: Callable[[str], object]) -> None:
         self._on_tenant = on_tenant
-        self._told: dict[str, str] = {}
+        # By UID: the tenant, and the stage that was told.
+        self._told: dict[str, tuple[str, str]] = {}
         # The kind does not exist until the CRDs of an upgrade are in place.
         self._informer = Informer(
             client,
@@ -51,14 +53,18 @@ class Snapshots:
         """Those of a tenant that are to be taken."""
         return [obj for obj in self.of(tenant) if is_pending(obj)]
 
+    def unfinished(self) -> set[str]:
+        """The tenants of those that are to be taken or are being deleted; some of these tenants may be gone."""
+        return {tenant for tenant, stage in self._told.values() if stage != _FINISHED}
+
     def _changed(self, change: Change) -> None:
         # Once for each stage: progress that is reported causes no reconcile.
         if change.kind == "deleted":
             self._told.pop(change.meta.uid, None)
             return
         obj = self._informer.store.get(Key("", change.meta.name))
-        if obj is not None and self._told.get(change.meta.uid) != (stage := _stage(obj)):
-            self._told[change.meta.uid] = stage
+        if obj is not None and self._told.get(change.meta.uid) != (told := (tenant_of(obj), _stage(obj))):
+            self._told[change.meta.uid] = told
             self._on_tenant(tenant_of(obj))
 
 
@@ -69,7 +75,7 @@ def _tenants(entry: Entry) -> list[str]:
 def _stage(request: Obj) -> str:
     if request["metadata"].get("deletionTimestamp"):
         return "deleting"
-    return "finished" if finished(request) else "asked for"
+    return _FINISHED if finished(request) else "asked for"
 
 
 def tenant_of(request: Obj) -> str:

@@ -19,6 +19,7 @@ from typing import Final
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import KubeError
 from controller import metrics
 from controller.decide.case import Admitted
 from controller.decide.retain import kept_of
@@ -29,6 +30,7 @@ from controller.tenant.admitting import Admitting
 from controller.tenant.apply import Outdated
 from controller.tenant.consists import in_order
 from controller.tenant.dismantle import Dismantler
+from controller.tenant.failure import failure_of
 from controller.tenant.observe import Observed, read_tenant
 from controller.tenant.refusing import Refusing
 from controller.tenant.report import Reporter
@@ -91,8 +93,8 @@ class Reconciler:
         tenant, result, there = await read_tenant(self._client, name), _Result(), True
         steps = UNTIMED
         if tenant is None:
-            await self._forget(name)
-            result = _Result(await self._retaining.look(name))
+            failure = await self._forget(name)
+            result = _Result(await self._retaining.look(name), failure=failure)
         elif tenant["metadata"].get("deletionTimestamp"):
             result = await self._dismantle(tenant)
         else:
@@ -172,7 +174,7 @@ class Reconciler:
             progress = await self._dismantler.step(tenant, blocked=blocked, kept=kept_of(tenant))
             if progress.done:
                 await finalizer.take_off(self._client, tenant)
-                await self._forget(name)
+                result = _Result(failure=await self._forget(name))
             else:
                 wanted = status.terminating(tenant, progress.message, blocked=blocked, now=now)
                 result = _Result(progress.again, wanted)
@@ -183,9 +185,14 @@ class Reconciler:
         for facet in reversed(self._facets):
             await facet.leave(name, ends=ends)
 
-    async def _forget(self, name: str) -> None:
-        """Drop what is known of a deleted tenant."""
+    async def _forget(self, name: str) -> Refusal | None:
+        """Drop what is known of a deleted tenant. Returns the first failure; the other facets forget it all the same."""
         await self._leave(name, ends=True)
+        failure: Refusal | None = None
         for facet in reversed(self._facets):
-            await facet.forget(name)
+            try:
+                await facet.forget(name)
+            except (KubeError, TimeoutError) as error:
+                failure = failure or failure_of(error)
         metrics.forget(name)
+        return failure

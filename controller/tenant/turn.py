@@ -116,7 +116,7 @@ class Facet:
         """End what runs in a tenant's plane between its reconciles. `ends`: the plane is being torn down, too."""
 
     async def forget(self, tenant: str) -> None:
-        """Drop what is known of a deleted tenant."""
+        """Drop what is known of a deleted tenant. After a KubeError it is called again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,14 +14,20 @@ from bulkhead.api.conditions import SnapshotReason, find_condition
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict
 from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import Target
 from bulkhead.work.clock import SystemClock
 from controller.host.snapshots import Snapshots
+from controller.snapshots import status
 from controller.snapshots.loop import SnapshotTasks
 from controller.snapshots.places import Places
+from controller.snapshots.reports import Reports
 from controller.snapshots.spec import Order
+from controller.snapshots.status import Progress
 from controller.snapshots.take import Means
+from controller.tenant.reconcile import ReconcileFailed
+from tests.kit import sickserver
 from tests.kit.background import background
 from tests.kit.controllerhost import ControllerHost, FixedKeys, ask
 from tests.kit.syncerbed import until
@@ -76,7 +83,7 @@ async def world(client: Client, tmp_path: Path) -> AsyncIterator[World]:
 
     enqueued: list[str] = []
     requests = Snapshots(client, enqueued.append)
-    means = Means(lambda *_: None, lambda: Target(Place("file", str(tmp_path))), (RECIPIENT,), ring)  # type: ignore[arg-type, return-value]
+    means = Means(lambda *_: None, lambda: Target(Place("file", str(tmp_path))), (RECIPIENT,), ring)  # type: ignore[arg-type]
     tasks = Noted(client, SystemClock(), Places(means))
     tasks.orders = []
     async with background(requests.run()), ControllerHost(client, snapshots=(requests, tasks)) as controller:
@@ -112,6 +119,35 @@ async def test_a_snapshot_of_no_tenant_fails(world: World) -> None:
     await world.ask("nobodys", "no-such-tenant")
     await world.controller.reconciler.reconcile("no-such-tenant")
     assert "no Tenant no-such-tenant" in await world.told("nobodys", SnapshotReason.FAILED)
+
+
+async def test_a_snapshot_of_no_tenant_fails_also_on_a_host_that_refuses_the_first_report(world: World, tmp_path: Path) -> None:
+    await world.ask("refused", "no-such-tenant-2")
+    async with (
+        sickserver.before(world.client.config, tmp_path) as sick,
+        Client(sick.config, user_agent="test", field_manager="test") as through,
+    ):
+        world.tasks._reports = Reports(through, SystemClock())
+        sick.throttled.add("tenantsnapshots")
+        with pytest.raises(ReconcileFailed, match="too many requests"):
+            await world.controller.reconciler.reconcile("no-such-tenant-2")
+        sick.throttled.clear()
+        await world.controller.reconciler.reconcile("no-such-tenant-2")
+    assert "no Tenant no-such-tenant-2" in await world.told("refused", SnapshotReason.FAILED)
+
+
+async def test_a_server_refuses_a_report_over_an_older_version(world: World) -> None:
+    await world.ask("overtaken", "no-such-tenant-3")
+    before = await world.client.get(kinds.TENANT_SNAPSHOTS, "overtaken")
+    await world.tasks.fail(before, "it is enough")
+
+    async def get(*_: object) -> Obj:
+        return before
+
+    late = cast("Client", SimpleNamespace(get=get, patch=world.client.patch))
+    with pytest.raises(Conflict):
+        await Reports(late, SystemClock()).write(before, lambda looked: status.running(looked, Progress(), SystemClock().now()))
+    assert await world.told("overtaken", SnapshotReason.FAILED) == "it is enough"
 
 
 async def test_a_tenant_that_goes_takes_its_tasks_along(world: World) -> None:

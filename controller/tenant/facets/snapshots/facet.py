@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from bulkhead.api.names import SLURM_KEYS
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import KubeError
 from controller.host.snapshots import Snapshots
 from controller.pki.material import files_of
 from controller.plane.secrets import KeyMaterial, authority_secrets
@@ -45,9 +46,15 @@ class TenantSnapshots(Facet):
             await self.tasks.forget(tenant)
 
     async def forget(self, tenant: str) -> None:
-        """Say of each that its tenant is not there."""
+        """Report for each that its tenant is not there. Raises the last KubeError if the host did not take every report."""
+        trouble: KubeError | None = None
         for request in self.requests.pending(tenant):
-            await self.tasks.fail(request, f"there is no Tenant {tenant}")
+            try:
+                await self.tasks.fail(request, f"there is no Tenant {tenant}")
+            except KubeError as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
 
 
 def _originals(turn: Turn) -> list[Obj]:
