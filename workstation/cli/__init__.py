@@ -17,7 +17,7 @@
     completion, complete  the script for a shell, and the command that the script calls
 
     hostfile, connection  the host's kubeconfig, and a client of the host
-    access, arrival, tunnel, execcredential, trouble  what several commands use
+    access, arrival, tunnel, execcredential, interruption, trouble  what several commands use
 
 The file of a command contains its parser (`add_arguments`), its frozen request, and the function that runs the request. Nothing
 is imported here: the command must start fast, and each command loads what it needs.

@@ -6,7 +6,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from workstation.cli import execcredential, hostfile
+from workstation.cli import execcredential, hostfile, interruption
 from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError, Exit
 
@@ -17,6 +17,9 @@ def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> Cl
     try:
         data = execcredential.resolve(path.read_bytes(), path.parent, host.context, within=seconds if quiet else None)
         config = KubeConfig.from_bytes(data, context=host.context, folder=path.parent)
+    except KeyboardInterrupt:
+        # An error, because the commands say of a KeyboardInterrupt that what they began goes on, and nothing has begun.
+        raise interruption.passed_on() from None
     except OSError as error:
         raise CliError(f"cannot read kubeconfig {path}: {error.strerror}") from error
     except ConfigError as error:

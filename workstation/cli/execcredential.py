@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bulkhead.api.untrusted import mapping
+from workstation.cli import interruption
 from workstation.cli.failures import CliError
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -54,16 +55,36 @@ def ask(data: bytes, folder: Path, context: str | None, *, within: float | None 
         return None
     seconds = _SECONDS if within is None else within
     with _failures(call, seconds):
-        done = subprocess.run(
-            call.words,
-            env=call.environment,
-            stdin=None if within is None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=None if within is None else subprocess.DEVNULL,  # the user's: plugins write their prompts there
-            timeout=seconds,
-            check=True,
-        )
-        return call.answered(done.stdout)
+        return call.answered(_output(call, seconds, quiet=within is not None))
+
+
+def _output(call: "_Call", seconds: float, *, quiet: bool) -> bytes:
+    """What the plugin writes. Ctrl-C raises KeyboardInterrupt, and neither it nor the deadline leaves the plugin behind."""
+    unheard = subprocess.DEVNULL if quiet else None  # None is the user's: plugins write their prompts there
+    with (
+        interruption.at_once(),
+        subprocess.Popen(call.words, env=call.environment, stdin=unheard, stdout=subprocess.PIPE, stderr=unheard) as process,
+    ):
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except BaseException:
+            _end_process(process)
+            raise
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, call.words)
+    return output
+
+
+def _end_process(process: "subprocess.Popen[bytes]") -> None:
+    """End a plugin; what is deaf to that has a second. What it has started shares our terminal, and hears Ctrl-C there."""
+    process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        process.kill()  # nothing, if it has ended
+        process.wait()
 
 
 async def ask_quietly(data: bytes, folder: Path, context: str | None, *, within: float) -> Answered | None:

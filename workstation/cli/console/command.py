@@ -83,7 +83,7 @@ def run(request: ConsoleRequest) -> int:
     # A lost connection is on the page; each watch would print it too.
     logging.getLogger("bulkhead.kube").setLevel(logging.CRITICAL)
     host = request.host if request.file is None else Host(request.file, request.host.context)
-    # Before the loop: in it, Ctrl-C would wait for a plugin that asks the user, or hangs.
+    # Before the loop, which a plugin that asks the user would hold up.
     return eventloop.run(_run(request, host, connection.host_client(host)))
 
 

@@ -21,10 +21,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from workstation.cli import interruption
 from workstation.cli.failures import CliError, Exit
 
 _FILE_LIMIT_BYTES: Final = 1 << 20
 _LOCK_SECONDS: Final = 330.0  # longer than a person may take to sign in
+_NOTICE_SECONDS: Final = 2.0  # so long a wait is explained
 _POLL_SECONDS: Final = 0.05
 _LOCK: Final = ".lock"
 
@@ -168,17 +170,24 @@ def _private(path: Path) -> None:
 
 
 def _wait(handle: int) -> None:
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() > deadline:
+    """Return with the lock. Ctrl-C raises KeyboardInterrupt, in an event loop too; a caller may survive a CliError."""
+    began, told = time.monotonic(), False
+    with interruption.at_once():
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                waited = time.monotonic() - began
+            else:
+                return
+            if waited > _LOCK_SECONDS:
                 raise CliError(
                     "another process of yours has been signing in for too long",
                     next_step="end it, and try again",
                     code=Exit.TIMEOUT,
-                ) from None
+                )
+            if waited > _NOTICE_SECONDS and not told:
+                sys.stderr.write("bulkhead: waiting for another process of yours that is signing in; Ctrl-C ends this one\n")
+                sys.stderr.flush()
+                told = True
             time.sleep(_POLL_SECONDS)
-        else:
-            return

@@ -4,7 +4,6 @@
 else the host: Tenant ──> its identity provider, or a certificate of the host ──> the same
 """
 
-import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,7 +37,8 @@ def kubeconfig(way: Way) -> bytes:
     """A kubeconfig of the tenant that contains a credential, valid for now."""
     path = login_file(way)
     if path is None:
-        return eventloop.run(_of_host(way))
+        # The plugin runs outside the event loop, which would wait for its thread after Ctrl-C.
+        return execcredential.resolve(eventloop.run(_of_host(way)), Path.cwd(), None)
     try:
         return execcredential.resolve(path.read_bytes(), path.parent, None)
     except OSError as error:
@@ -57,14 +57,14 @@ def login_file(way: Way) -> Path | None:
 
 
 async def _of_host(way: Way) -> bytes:
+    """A kubeconfig with a certificate, or one whose plugin signs in to the tenant's provider."""
     async with connection.host_client(way.host) as client:
         tenant = await connection.get_tenant(client, way.tenant)
         slurm.slurm_spec(tenant)
         document.place_of(tenant)
         if (issuer := choice.of_tenant(tenant, way.wanted)) is None:
             return await access.one_hour(client, way.host, tenant)
-    data = document.with_tokens(tenant, issuer, document.own_command())
-    return await asyncio.to_thread(execcredential.resolve, data, Path.cwd(), None)
+    return document.with_tokens(tenant, issuer, document.own_command())
 
 
 def client(tenant: str, data: bytes) -> Client:
