@@ -13,13 +13,16 @@ from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.snapshots import bundle
 from bulkhead.snapshots.layout import STORE, folder
 from controller.pki.material import files_of
 from controller.restores import status
 from controller.restores.decide import Step
 from controller.restores.status import Compared
-from tests.kit.commandline import Cli, finish, start
+from tests.kit import sickserver
+from tests.kit.commandline import Cli, finish, reads, start
+from tests.kit.kubeconfigs import to_yaml
 from tests.kit.storedsnapshot import ID, Backups, asked, say
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import NOW
@@ -178,6 +181,28 @@ async def test_all_brings_back_what_is_missing_and_replaces_nothing(cli: Cli, ba
     # Interrupted or not: what is back is left alone.
     done = await cli(*wanted)
     assert (done.code, "0 tenants are not here" in done.out) == (0, True), done
+
+
+async def test_all_counts_no_tenant_as_failed_while_the_api_does_not_answer(
+    cli: Cli, backups: Backups, name: str, host_config: KubeConfig, tmp_path: Path
+) -> None:
+    client = backups.client
+    await client.delete(kinds.TENANTS, name)
+    async with sickserver.before(host_config, tmp_path) as sick:
+        path = tmp_path / "sick.kubeconfig"
+        path.write_bytes(to_yaml(sick.config))
+        sick.throttled = {"servicecidrs"}  # before the restore is asked for
+        process = await start("tenant", "restore", "--all", *backups.where(), environment={"KUBECONFIG": str(path)})
+        await reads(process, "the host's API does not answer")
+        assert [r for r in (await client.list(kinds.TENANT_RESTORES)).items if r["spec"]["tenant"] == name] == []
+        sick.throttled = set()
+        request = await asked(client, name)
+        sick.throttled = {"tenantrestores"}  # while it is at work
+        await reads(process, "the host's API does not answer")
+        sick.throttled = set()
+        await say(client, request, status.restored(request, backups.manifest, Compared(), NOW))
+        done = await finish(process)
+    assert (done.code, "1 of 1 tenants are back" in done.out) == (0, True), done
 
 
 async def test_one_that_is_refused_keeps_no_other_from_coming_back(cli: Cli, backups: Backups, name: str) -> None:

@@ -7,9 +7,7 @@ The command shows what the host would lose before it changes anything. It delete
 """
 
 import argparse
-import asyncio
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +24,8 @@ from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.parsing import Actions
-from workstation.cli.tenant import confirmation
+from workstation.cli.tenant import confirmation, patience
+from workstation.cli.tenant.patience import LateError, Waits
 
 # What the host has of a tenant because its plane has it; pods and volumes first, because users miss these.
 _MIRRORED: Final[Mapping[str, Resource]] = {
@@ -150,20 +149,32 @@ def _virtual_name(obj: Obj) -> str:
 
 async def _until_noticed(client: Client, name: str, progress: Progress) -> None:
     """Wait until the syncer notices; otherwise it would act on what it remembers. A stopped syncer remembers nothing."""
-    end = time.monotonic() + _NOTICED_WITHIN
-    while time.monotonic() < end and not planeidentity.recorded(await _record(client, name)).quarantine:
-        progress.show(f"waiting for the syncer of tenant {name} to check its plane")
-        await asyncio.sleep(_LOOK_EVERY)
+
+    async def look() -> Waits | None:
+        record = await _record(client, name)
+        return None if planeidentity.recorded(record).quarantine else Waits("its syncer has to check its plane")
+
+    try:
+        await patience.until(look, f"tenant {name}", seconds=_NOTICED_WITHIN, every=_LOOK_EVERY, progress=progress)
+    except LateError as late:
+        if late.silent:  # the syncer may run, and not be heard
+            raise CliError(
+                f"tenant {name}: nothing was changed: {late.last}",
+                next_step=f"repeat it when the API answers: bulkhead tenant accept-data {name}",
+                code=Exit.TIMEOUT,
+            ) from late
 
 
 async def _until_accepted(client: Client, name: str, seconds: float, progress: Progress) -> None:
-    end = time.monotonic() + seconds
-    while _lost(await connection.get_tenant(client, name)):
-        if time.monotonic() >= end:
-            raise CliError(
-                f"tenant {name}: still reported as lost after {seconds:.0f} s",
-                next_step=f"check whether its syncer runs: bulkhead tenant describe {name}",
-                code=Exit.TIMEOUT,
-            )
-        progress.show(f"waiting for the syncer of tenant {name} to accept its plane")
-        await asyncio.sleep(_LOOK_EVERY)
+    async def look() -> Waits | None:
+        lost = _lost(await connection.get_tenant(client, name))
+        return Waits("its data is still reported as lost; its syncer has to accept its plane") if lost else None
+
+    try:
+        await patience.until(look, f"tenant {name}", seconds=seconds, every=_LOOK_EVERY, progress=progress)
+    except LateError as late:
+        raise CliError(
+            f"tenant {name}: not accepted after {seconds:g} s: {late.last}",
+            next_step=f"its syncer goes on, if it runs; look: bulkhead tenant describe {name}",
+            code=Exit.TIMEOUT,
+        ) from late

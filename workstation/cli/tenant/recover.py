@@ -7,13 +7,11 @@ The command changes that one key, and may be interrupted: the controller goes on
 """
 
 import argparse
-import asyncio
 import re
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from bulkhead.api import conditions, names, planeidentity, planemembers
 from bulkhead.api.conditions import ConditionType, Reason
@@ -26,7 +24,8 @@ from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, age, plain, table
 from workstation.cli.parsing import Actions
-from workstation.cli.tenant import confirmation
+from workstation.cli.tenant import confirmation, patience
+from workstation.cli.tenant.patience import LateError, Waits
 
 _MEMBERS: Final = ("plane-0", "plane-1", "plane-2")
 _MEMBER: Final = re.compile(r"(?:plane-)?([0-2])")
@@ -214,27 +213,32 @@ async def _follow(client: Client, request: RecoverRequest, member: str) -> int:
     if not request.wait.wanted or request.dry_run:
         print(f"tenant {name} is being recovered from {member}")
         return Exit.DONE
-    end = time.monotonic() + request.wait.seconds
     with Progress() as progress:
-        while True:
-            tenant, record = (
-                await connection.get_tenant(client, name),
-                await _find(client, planemembers.NAME, names.plane_namespace(name)),
-            )
-            plane = conditions.condition_of(tenant, ConditionType.PLANE_READY)
-            if not planemembers.recovers(record) and plane.get("reason") != Reason.QUORUM_LOST:
-                break
-            degraded = conditions.condition_of(tenant, ConditionType.DEGRADED)
-            told = degraded if degraded.get("reason") == Reason.RECOVERING else plane
-            if time.monotonic() >= end:
-                raise CliError(
-                    f"tenant {name}: not recovered after {request.wait.seconds:g} s: {plain(told.get('message'))}",
-                    next_step=f"the controller goes on: bulkhead tenant recover {name}",
-                    code=Exit.TIMEOUT,
-                )
-            progress.show(f"tenant {name}: {plain(told.get('message'))}")
-            await asyncio.sleep(_LOOK_EVERY)
+        plane = await _until_recovered(client, name, request.wait.seconds, progress)
     print(f"tenant {name}: the plane serves from {member}, and the other members are added one after another")
     if plane.get("reason") == Reason.DATA_LOST:
         print(f"Check what the host would lose, and continue: bulkhead tenant accept-data {name}")
     return Exit.DONE
+
+
+async def _until_recovered(client: Client, name: str, seconds: float, progress: Progress) -> Mapping[str, Any]:
+    """The condition PlaneReady of a Tenant that has a quorum again."""
+
+    async def look() -> Mapping[str, Any] | Waits:
+        tenant = await connection.get_tenant(client, name)
+        record = await _find(client, planemembers.NAME, names.plane_namespace(name))
+        plane = conditions.condition_of(tenant, ConditionType.PLANE_READY)
+        if not planemembers.recovers(record) and plane.get("reason") != Reason.QUORUM_LOST:
+            return plane
+        degraded = conditions.condition_of(tenant, ConditionType.DEGRADED)
+        told = degraded if degraded.get("reason") == Reason.RECOVERING else plane
+        return Waits(plain(told.get("message")))
+
+    try:
+        return await patience.until(look, f"tenant {name}", seconds=seconds, every=_LOOK_EVERY, progress=progress)
+    except LateError as late:
+        raise CliError(
+            f"tenant {name}: not recovered after {seconds:g} s: {late.last}",
+            next_step=f"the controller goes on: bulkhead tenant recover {name}",
+            code=Exit.TIMEOUT,
+        ) from late

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -24,7 +25,8 @@ from bulkhead.snapshots.manifest import Manifest
 from bulkhead.snapshots.target import Target, TargetError
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, age, plain, table
-from workstation.cli.tenant import restoreplan
+from workstation.cli.tenant import patience, restoreplan
+from workstation.cli.tenant.patience import LateError
 from workstation.cli.tenant.restoreplan import Stored, is_pending
 from workstation.cli.tenant.restorework import Restoring
 from workstation.cli.tenant.snapshotsource import Source
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     import pyrage
 
 _AT_ONCE: Final = 3
+_LOOK_SECONDS: Final = 1.0
 _MANIFEST_BYTES: Final = 256 * 1024
 _MOST_OBJECTS: Final = 100_000
 
@@ -114,16 +117,28 @@ async def _bring_back(client: Client, asked: Everything, missing: Iterable[Manif
 
 
 async def _one(client: Client, asked: Everything, found: Manifest, progress: Progress) -> None:
+    subject, seconds = f"tenant {found.tenant}", asked.seconds
     with tempfile.TemporaryFile(dir=asked.scratch) as spool:
         stored = Stored(Source(found.identity, found.snapshot, asked.target), asked.ring, asked.keys, spool)
-        plan = await restoreplan.look(client, found.tenant, stored, progress, discard=False)
-        if plan.reasons:
-            raise CliError("; ".join(plan.reasons))
-        identity = text(mapping(mapping(plan.tenant).get("status")).get("planeIdentity"))
-        if plan.tenant is not None and plan.resumed is None and identity:
-            raise CliError("it came back meanwhile, and is left as it is")
-        work = Restoring(client, found.tenant, plan, spool, progress)
-        await work.finish(await work.begin(discard=False), asked.seconds)
+
+        async def begin() -> tuple[Restoring, Obj]:
+            """The restore, once it is asked for. What an interrupted look asked for, the next one finds and goes on with."""
+            spool.seek(0)
+            spool.truncate()
+            plan = await restoreplan.look(client, found.tenant, stored, progress, discard=False)
+            if plan.reasons:
+                raise CliError("; ".join(plan.reasons))
+            identity = text(mapping(mapping(plan.tenant).get("status")).get("planeIdentity"))
+            if plan.tenant is not None and plan.resumed is None and identity:
+                raise CliError("it came back meanwhile, and is left as it is")
+            work = Restoring(client, found.tenant, plan, spool, progress)
+            return work, await work.begin(discard=False)
+
+        try:
+            work, request = await patience.until(begin, subject, seconds=seconds, every=_LOOK_SECONDS, progress=progress)
+        except LateError as late:
+            raise CliError(f"not begun after {seconds:g} s: {late.last}") from late
+        await work.finish(request, seconds)
 
 
 def _say(newest: Iterable[Manifest], here: set[str], left: Iterable[str]) -> None:

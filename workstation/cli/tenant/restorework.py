@@ -8,7 +8,6 @@ import asyncio
 import base64
 import contextlib
 import socket
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import IO, Final
@@ -27,7 +26,8 @@ from bulkhead.snapshots.layout import STORE
 from bulkhead.snapshots.sending import SendError
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
-from workstation.cli.tenant import volumeroom
+from workstation.cli.tenant import patience, volumeroom
+from workstation.cli.tenant.patience import LateError, Waits
 from workstation.cli.tenant.restoreplan import RestorePlan
 from workstation.cli.tenant.waiting import HOPELESS
 
@@ -61,6 +61,7 @@ class Restoring:
         self._spool = spool
         self._progress = progress
         self._space = names.plane_namespace(tenant)
+        self._brought = False
 
     async def begin(self, *, discard: bool) -> Obj:
         """The TenantRestore: the one that was not finished, or a new one. Then the Tenant, if there is none."""
@@ -71,28 +72,40 @@ class Restoring:
 
     async def finish(self, request: Obj, seconds: float) -> Obj:
         """Bring the keys and the store, until the plane runs with it; returns the TenantRestore then."""
-        end, brought = time.monotonic() + seconds, False
-        while True:
-            request = await self._read(str(request["metadata"]["name"]))
-            reason, message = _told(request)
-            if reason == RestoreReason.RESTORED:
-                return request
-            if reason == RestoreReason.FAILED:
-                raise CliError(f"tenant {self._tenant}: not restored: {message}")
-            if time.monotonic() > end:
-                raise CliError(
-                    f"tenant {self._tenant}: not restored after {seconds:g} s: {message}",
-                    next_step="run the same command again: it goes on",
-                    code=Exit.TIMEOUT,
-                )
-            if not reason:
-                await self._refused()
-            self._progress.show(f"tenant {self._tenant}: {message or 'the controller has not seen it yet'}")
-            if not brought and reason not in {RestoreReason.FILLING, RestoreReason.STARTING}:
-                brought = await self._bring(request)
-            if reason == RestoreReason.FILLING:
-                await self._send(str(request["metadata"]["uid"]))
-            await asyncio.sleep(_LOOK_SECONDS)
+        name = str(request["metadata"]["name"])
+        try:
+            return await patience.until(
+                lambda: self._look(name),
+                f"tenant {self._tenant}",
+                seconds=seconds,
+                every=_LOOK_SECONDS,
+                progress=self._progress,
+            )
+        except LateError as late:
+            raise CliError(
+                f"tenant {self._tenant}: not restored after {seconds:g} s: {late.last}",
+                next_step="run the same command again: it goes on. The controller goes on by itself with what it has: "
+                f"kubectl get tenantrestore {name}",
+                code=Exit.TIMEOUT,
+            ) from late
+
+    async def _look(self, name: str) -> Obj | Waits:
+        """One look at the TenantRestore, and what it asks of this command. All of it can be repeated."""
+        request = await self._read(name)
+        reason, message = _told(request)
+        if reason == RestoreReason.RESTORED:
+            return request
+        if reason == RestoreReason.FAILED:
+            raise CliError(f"tenant {self._tenant}: not restored: {message}")
+        if not reason:
+            await self._refused()
+        waits = message or "the controller has not seen it yet"
+        if not self._brought and reason not in {RestoreReason.FILLING, RestoreReason.STARTING}:
+            self._brought = await self._bring(request)
+        if reason == RestoreReason.FILLING:
+            self._progress.show(f"tenant {self._tenant}: {waits}")
+            waits = await self._send(str(request["metadata"]["uid"])) or waits
+        return Waits(waits)
 
     async def _ask(self, *, discard: bool) -> Obj:
         body: Obj = {
@@ -169,23 +182,24 @@ class Restoring:
         await self._client.patch(kinds.TENANT_RESTORES, request["metadata"]["name"], noted)
         return True
 
-    async def _send(self, uid: str) -> None:
-        """Send the store to each pod that waits for it. What fails is tried again with the next look."""
+    async def _send(self, uid: str) -> str:
+        """Send the store to each pod that waits for it. What fails is tried again with the next look; returns why it failed."""
+        trouble = ""
         for pod in (await self._client.list(kinds.PODS, self._space, label_selector=_SELECTOR)).items:
             if is_pending_deletion(pod) or (pod.get("status") or {}).get("phase") != "Running":
                 continue
             name = str(pod["metadata"]["name"])
             try:
                 await self._send_to(name, uid)
-            except SendError as error:
-                self._progress.show(f"tenant {self._tenant}: {name}: {error}")
-            except KubeError as error:
+            except (SendError, KubeError) as error:
                 if getattr(error, "status", 0) in {401, 403}:
                     raise CliError(
                         f"tenant {self._tenant}: the store cannot be sent: {error}",
                         next_step=f"you need the rights to get and create pods/portforward in {self._space}",
                     ) from error
-                self._progress.show(f"tenant {self._tenant}: {name}: {error}")
+                trouble = f"{name}: {error}"
+                self._progress.show(f"tenant {self._tenant}: {trouble}")
+        return trouble
 
     async def _send_to(self, pod: str, uid: str) -> None:
         found = self._plan.manifest

@@ -6,8 +6,6 @@ The command stores nothing itself, and may be interrupted: the controller goes o
 """
 
 import argparse
-import asyncio
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -23,6 +21,8 @@ from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
 from workstation.cli.parsing import Actions
+from workstation.cli.tenant import patience
+from workstation.cli.tenant.patience import LateError, Waits
 
 _LOOK_EVERY: Final = 0.5
 
@@ -101,23 +101,26 @@ async def _create(client: Client, request: SnapshotRequest) -> None:
 
 async def _until_stored(client: Client, request: SnapshotRequest, progress: Progress) -> str:
     """The message of a snapshot that is whole."""
-    end, last = time.monotonic() + request.wait.seconds, "the controller has not seen it yet"
-    while time.monotonic() < end:
+
+    async def look() -> str | Waits:
         try:
             found = await client.get(kinds.TENANT_SNAPSHOTS, request.name)
         except NotFound as error:
             raise CliError(f"snapshot {request.name} was deleted while it was taken", code=Exit.NOT_FOUND) from error
         told = find_condition((found.get("status") or {}).get("conditions") or [], SnapshotCondition.COMPLETE) or {}
-        message = plain(told.get("message") or last, 500)
+        message = plain(told.get("message") or "the controller has not seen it yet", 500)
         if told.get("status") == "True":
             return message
         if told.get("reason") == SnapshotReason.FAILED:
             raise CliError(f"snapshot {request.name}: {message}")
-        last = message
-        progress.show(f"snapshot {request.name}: {last}")
-        await asyncio.sleep(_LOOK_EVERY)
-    raise CliError(
-        f"snapshot {request.name}: not stored after {request.wait.seconds:g} s: {last}",
-        next_step=f"the controller goes on: kubectl get tenantsnapshot {request.name}",
-        code=Exit.TIMEOUT,
-    )
+        return Waits(message)
+
+    subject, seconds = f"snapshot {request.name}", request.wait.seconds
+    try:
+        return await patience.until(look, subject, seconds=seconds, every=_LOOK_EVERY, progress=progress)
+    except LateError as late:
+        raise CliError(
+            f"snapshot {request.name}: not stored after {seconds:g} s: {late.last}",
+            next_step=f"the controller goes on: kubectl get tenantsnapshot {request.name}",
+            code=Exit.TIMEOUT,
+        ) from late

@@ -16,14 +16,15 @@ from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, Forbidden, NotFound, Throttled, Timeout, Unavailable
+from bulkhead.kube.errors import ApiError, Forbidden, NotFound
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
+from workstation.cli.tenant import patience
+from workstation.cli.tenant.patience import SILENT, LateError, Waits
 from workstation.cli.trouble import Trouble, troubles
 
 _INTERVAL = 0.3
 _TROUBLE_EVERY = 2.0
-_PATIENT = (Unavailable, Throttled, Timeout)
 
 # The spec itself cannot be satisfied: waiting does not help, the user must edit it.
 HOPELESS = frozenset(
@@ -57,57 +58,56 @@ def describe(tenant: Obj) -> str:
 async def until_ready(client: Client, name: str, *, seconds: float, progress: Progress) -> Obj:
     """The Tenant once it is Ready. Raises CliError with an exit code if that is impossible or takes too long."""
     seen: set[tuple[str, str]] = set()
-    last = "no answer from the host's API yet"
     next_warnings = _now() + _TROUBLE_EVERY
-    end = _now() + seconds
-    while _now() < end:
+
+    async def look() -> Obj | Waits:
+        nonlocal next_warnings
         try:
             tenant = await client.get(kinds.TENANTS, name)
         except NotFound as error:
             raise CliError(f"tenant {name}: deleted while waiting for it", code=Exit.NOT_FOUND) from error
-        except _PATIENT as error:
-            last = f"the host's API does not answer: {error}"
-        else:
-            found = ready_condition(tenant)
-            if found is not None and found.get("status") == "True":
-                return tenant
-            if found is not None and found.get("reason") in HOPELESS:
-                raise _hopeless(name, found)
-            last = describe(tenant)
-        progress.show(f"waiting for tenant {name}: {last}")
+        found = ready_condition(tenant)
+        if found is not None and found.get("status") == "True":
+            return tenant
+        if found is not None and found.get("reason") in HOPELESS:
+            raise _hopeless(name, found)
         if _now() >= next_warnings:
             await _warn(client, name, seen, progress)
             next_warnings = _now() + _TROUBLE_EVERY
-        await asyncio.sleep(_INTERVAL)
-    raise CliError(
-        f"tenant {name}: not ready after {seconds:g} s: {last}",
-        next_step=f"it continues in the background; see why it waits: bulkhead tenant describe {name}",
-        code=Exit.TIMEOUT,
-    )
+        return Waits(describe(tenant))
+
+    subject = f"waiting for tenant {name}"
+    try:
+        return await patience.until(look, subject, seconds=seconds, every=_INTERVAL, progress=progress)
+    except LateError as late:
+        raise CliError(
+            f"tenant {name}: not ready after {seconds:g} s: {late.last}",
+            next_step=f"it continues in the background; see why it waits: bulkhead tenant describe {name}",
+            code=Exit.TIMEOUT,
+        ) from late
 
 
 async def until_gone(client: Client, name: str, uid: str, *, seconds: float, progress: Progress) -> None:
     """Return when the tenant with this UID is gone; a new one of the same name counts as gone."""
-    last = "no answer from the host's API yet"
-    end = _now() + seconds
-    while _now() < end:
+
+    async def look() -> Waits | None:
         try:
             tenant = await client.get(kinds.TENANTS, name)
         except NotFound:
-            return
-        except _PATIENT as error:
-            last = f"the host's API does not answer: {error}"
-        else:
-            if tenant["metadata"].get("uid") != uid:
-                return
-            last = describe(tenant) if ready_condition(tenant) else "deletion was requested"
-        progress.show(f"waiting for tenant {name} to be gone: {last}")
-        await asyncio.sleep(_INTERVAL)
-    raise CliError(
-        f"tenant {name}: still there after {seconds:g} s: {last}",
-        next_step=f"deletion continues in the background; see what is left: bulkhead tenant describe {name}",
-        code=Exit.TIMEOUT,
-    )
+            return None
+        if tenant["metadata"].get("uid") != uid:
+            return None
+        return Waits(describe(tenant) if ready_condition(tenant) else "deletion was requested")
+
+    subject = f"waiting for tenant {name} to be gone"
+    try:
+        await patience.until(look, subject, seconds=seconds, every=_INTERVAL, progress=progress)
+    except LateError as late:
+        raise CliError(
+            f"tenant {name}: still there after {seconds:g} s: {late.last}",
+            next_step=f"deletion continues in the background; see what is left: bulkhead tenant describe {name}",
+            code=Exit.TIMEOUT,
+        ) from late
 
 
 async def plane_troubles(client: Client, name: str) -> list[Trouble]:
@@ -135,7 +135,7 @@ async def _warn(client: Client, name: str, seen: set[tuple[str, str]], progress:
     """Print each new warning once. The wait continues if permission is missing or the API does not answer."""
     try:
         found = await plane_troubles(client, name)
-    except (NotFound, Forbidden, *_PATIENT):
+    except (NotFound, Forbidden, *SILENT):
         return
     except ApiError as error:
         found = [Trouble(f"namespace {names.plane_namespace(name)}", "Unreadable", str(error))]

@@ -1,0 +1,61 @@
+"""Waits for the controller that the host's API may interrupt: it restarts, is overloaded or hangs for a while.
+
+look ──> done: its result
+├─> not yet: Waits(what for) ──┐
+└─> no answer ─────────────────┴─> shown, and the next look, until the deadline: LateError
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from bulkhead.kube.errors import Throttled, Timeout, Unavailable
+from workstation.cli.output import Progress
+
+T = TypeVar("T")
+# What the API answers, or does not, while it is away. Any other error ends a wait.
+SILENT: Final = (Unavailable, Throttled, Timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A look's result while the wait goes on: what it waits for."""
+
+    text: str
+
+
+class LateError(Exception):
+    """The deadline of a wait. last: what it waited for then. silent: whether the last look got no answer."""
+
+    def __init__(self, last: str, *, silent: bool) -> None:
+        super().__init__(last)
+        self.last = last
+        self.silent = silent
+
+
+async def until(
+    look: Callable[[], Awaitable[T | Waits]], subject: str, *, seconds: float, every: float, progress: Progress
+) -> T:
+    """The first result of `look` that is not Waits. It looks at least once, and a last time at the deadline.
+
+    A look has to be safe to repeat after a request of it got no answer. Raises LateError, and what a look raises but SILENT.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while True:
+        pause, silent = every, False
+        try:
+            found = await look()
+        except SILENT as error:
+            silent, last = True, f"the host's API does not answer: {error}"
+            pause = max(every, getattr(error, "retry_after", None) or 0.0)
+        else:
+            if not isinstance(found, Waits):
+                return found
+            last = found.text
+        left = end - loop.time()
+        if left <= 0:
+            raise LateError(last, silent=silent)
+        progress.show(f"{subject}: {last}")
+        await asyncio.sleep(min(pause, left))
