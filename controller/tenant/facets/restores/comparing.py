@@ -1,13 +1,12 @@
 """Compares what the syncer has made on the host with a plane that was restored: what the plane does not know is named."""
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.errors import ApiError, Gone, KubeError, Throttled, Timeout, Unavailable
+from bulkhead.kube.errors import Gone, KubeError, may_pass
 from bulkhead.kube.objects import Resource
 from bulkhead.snapshots.contents import unknown
 from controller.inside.access import PlaneAccess
@@ -58,7 +57,9 @@ class Comparing:
                     return Compared(trouble="the plane's API server does not answer", passing=True)
                 found = [name for what, resource in KINDS.items() for name in await self._of(spec, plane, what, resource)]
         except (KubeError, TimeoutError) as error:
-            return Compared(trouble=str(error) or "a server did not answer in time", passing=_may_pass(error))
+            # Gone: a list took so long that its next page was forgotten.
+            passing = may_pass(error) or isinstance(error, Gone)
+            return Compared(trouble=str(error) or "a server did not answer in time", passing=passing)
         return Compared(tuple(found))
 
     async def _of(self, spec: PlaneSpec, plane: Plane, what: str, resource: Resource) -> list[str]:
@@ -71,10 +72,3 @@ class Comparing:
             for obj in inside
         }
         return [f"{what} {name}" for obj in mirrored if (name := unknown(obj, uids))]
-
-
-def _may_pass(error: KubeError | TimeoutError) -> bool:
-    """Whether the next list may succeed: a server is busy or starts, a connection broke, or a list took too long."""
-    if isinstance(error, Throttled | Unavailable | Timeout | TimeoutError | Gone):
-        return True
-    return isinstance(error, ApiError) and error.status == HTTPStatus.INTERNAL_SERVER_ERROR
