@@ -130,6 +130,7 @@ class Bed:
     async def goes_on(self, work: Awaitable[Any], kind: str, then: Callable[[], Awaitable[object]]) -> Any:
         """The wait's result, if one kind is not served for a while, and `then` is done when it is served again."""
         self.sick.throttled = {kind}
+        self.progress.show("another wait")  # the same line twice is shown once
         before = len(self.shown.getvalue())
         task = asyncio.ensure_future(work)
 
