@@ -80,8 +80,14 @@ def test_a_tenants_pods_run_on_over_a_restore_and_what_is_younger_is_decided_by_
     assert again["metadata"]["uid"] == works["metadata"]["uid"]
     assert host_uid(host, red, again) == known
     assert workloads.restarts(again) == restarts
-    found = tenants.conditions(host.get("Tenant", NAME))["Ready"]
-    assert (found["status"], found["reason"]) == ("False", "DataLost"), found
+
+    def lost() -> None:
+        # The Tenant says so at the end of the reconcile that has ended the restore.
+        found = tenants.conditions(host.get("Tenant", NAME))["Ready"]
+        if (found["status"], found["reason"]) != ("False", "DataLost"):
+            raise NotYetError(f"{found['reason']}: {found['message']}")
+
+    until("the tenant to say that its data differs", lost, seconds=60)
     # New pods start meanwhile.
     red.api.create(workloads.pod("newer"))
     workloads.wait_running(red.api, "newer")

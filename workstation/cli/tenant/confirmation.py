@@ -18,10 +18,11 @@ def ask(name: str, cost: str, warning: str, refused: str) -> None:
             next_step="confirm with --yes",
             code=Exit.USAGE,
         )
-    sys.stderr.write(f"{warning}. Type its name to continue: ")
-    sys.stderr.flush()
     try:
+        # Before the prompt: whoever reads it may press Ctrl-C at once.
         with interruption.at_once():
+            sys.stderr.write(f"{warning}. Type its name to continue: ")
+            sys.stderr.flush()
             answer = sys.stdin.readline()
     except KeyboardInterrupt:
         raise CliError(f"interrupted: {refused}", code=Exit.INTERRUPTED) from None
