@@ -19,7 +19,7 @@ def ask(name: str, cost: str, warning: str, refused: str) -> None:
             code=Exit.USAGE,
         )
     try:
-        # Before the prompt: whoever reads it may press Ctrl-C at once.
+        # Before the prompt: the one who reads it may press Ctrl-C at once.
         with interruption.at_once():
             sys.stderr.write(f"{warning}. Type its name to continue: ")
             sys.stderr.flush()
