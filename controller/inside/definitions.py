@@ -11,7 +11,7 @@ import msgspec
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
-from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, may_pass
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from controller.inside.calls import Plane
 
@@ -41,12 +41,15 @@ _definition: Final = msgspec.json.Decoder(_Definition)
 
 
 async def keep(plane: Plane, wanted: Obj) -> bool:
-    """Write a CRD into the plane, unless the tenant has its own. False if it could not, so that the next call has to try."""
+    """Write a CRD into the plane, unless the tenant has its own. False if the plane could not take it now.
+
+    What it will not take, for what the tenant has made of it, stays until the resync.
+    """
     try:
         await _put(plane, wanted, ours=True)
     except KubeError as error:
         _log.warning("cannot write CRD: %s", error, extra={"object": wanted["metadata"]["name"]})
-        return False
+        return not (may_pass(error) or isinstance(error, AlreadyExists | Conflict))
     return True
 
 

@@ -143,7 +143,7 @@ def test_only_the_file_of_the_command_that_is_named_is_imported() -> None:
 
     light = {"main", "commands", "arguments", "parsing", "values", "failures"}
     assert loaded("--help") - {"workstation", "workstation.cli"} == light
-    assert loaded("version") - {"workstation", "workstation.cli"} == light | {"version", "hostfile"}
+    assert loaded("version") - {"workstation", "workstation.cli"} == light | {"version", "hostfile", "homefolder"}
     plugin = loaded("credential", "token")
     assert {"credentials.plugin"} <= plugin
     assert not {"connection", "login", "credentials.token", "credentials.certificate"} & plugin

@@ -83,6 +83,8 @@ def _objects(manifest: str) -> tuple[Mapping[str, Any], ...]:
                 found.append(document)
             if len(found) > _MAX_OBJECTS:
                 raise UnreadableError(f"the release has more than {_MAX_OBJECTS} objects")
+    except UnreadableError:
+        raise
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UnreadableError("the manifest of the release is not YAML") from error
     return tuple(found)
