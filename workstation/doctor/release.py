@@ -82,9 +82,9 @@ def _objects(manifest: str) -> tuple[Mapping[str, Any], ...]:
             if isinstance(document, dict) and document.get("kind"):
                 found.append(document)
             if len(found) > _MAX_OBJECTS:
-                raise UnreadableError(f"the release has more than {_MAX_OBJECTS} objects")
-    except UnreadableError:
-        raise
+                break
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UnreadableError("the manifest of the release is not YAML") from error
+    if len(found) > _MAX_OBJECTS:
+        raise UnreadableError(f"the release has more than {_MAX_OBJECTS} objects")
     return tuple(found)
