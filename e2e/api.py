@@ -126,7 +126,7 @@ class _Connection(http.client.HTTPSConnection):
             raise
 
     def __del__(self) -> None:
-        # An API keeps a connection for each thread, and none of them knows when its thread or the API is no longer needed.
+        # An API keeps one connection for each thread. A thread ends without closing it, and so does the test that made the API.
         self.close()
 
 

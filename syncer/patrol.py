@@ -6,7 +6,7 @@ and whatever it counts is a bug or an outside hand.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
@@ -55,16 +55,17 @@ class Patrol:
 
     def all_again(self) -> None:
         """Queue everything because the settings changed; writes that follow do not count as repairs."""
-        for item in {*self._virtual(), *self._host()}:
-            self.visited(item)
-            self._queue.add(item, Lane.BACKFILL)
+        self._requeue({*self._virtual(), *self._host()})
 
     def again(self, kinds: Collection[str]) -> None:
         """Queue the tenant's objects of these kinds, because what they may name has changed."""
-        for kind in kinds:
-            for key in self._caches.virtual[kind].store.keys() if kind in self._caches.kinds else ():
-                self.visited(Item(kind, key))
-                self._queue.add(Item(kind, key), Lane.BACKFILL)
+        mirrored = [kind for kind in kinds if kind in self._caches.kinds]
+        self._requeue(Item(kind, key) for kind in mirrored for key in self._caches.virtual[kind].store.keys())  # noqa: SIM118 -- a store
+
+    def _requeue(self, items: Iterable[Item]) -> None:
+        for item in items:
+            self.visited(item)
+            self._queue.add(item, Lane.BACKFILL)
 
     def visited(self, item: Item) -> None:
         """A key of the round was reconciled, or an event came for it."""

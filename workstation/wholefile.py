@@ -1,4 +1,4 @@
-"""Writes a file that a person named: whole or not at all; into what is there, where that is a device or a pipe.
+"""Writes files whole or not at all; one that a person named also into what is there, where that is a device or a pipe.
 
 `--write /dev/stdout` must not put a file in the place of /dev/stdout, nor `--write /dev/null`, as root, in that of /dev/null.
 """
@@ -14,8 +14,22 @@ from typing import BinaryIO
 
 
 @contextlib.contextmanager
+def whole(path: Path, *, mode: int) -> Iterator[BinaryIO]:
+    """What is written gets the name, and this mode, once it is complete, in the place of whatever has it. Raises OSError."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            os.fchmod(file.fileno(), mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """What is written gets the name, and this mode, once it is complete; a link stays a link. Raises OSError."""
+    """The same for a path that a person named: a link stays a link, a device a device. Raises OSError."""
     kind = _kind(path)
     if kind is not None and stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -23,16 +37,8 @@ def replacing(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
         with path.open("wb", buffering=0) as there:
             yield there
         return
-    target = path.resolve()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            os.fchmod(file.fileno(), mode)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole(path.resolve(), mode=mode) as file:
+        yield file
 
 
 def _kind(path: Path) -> int | None:

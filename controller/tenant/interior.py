@@ -60,6 +60,7 @@ class Interior:
             self._bootstrapped.pop(spec.tenant, None)
             self._tries.pop(spec.tenant, None)
             return health
+        again: float | None = None
         done, at, uid = self._bootstrapped.get(spec.tenant, ((), 0.0, ""))
         if done != made.bootstrap or self._clock.monotonic() - at > self._resync_seconds:
             try:
@@ -69,12 +70,12 @@ class Interior:
                 _log.warning("cannot apply the bootstrap objects: %s", error, extra={"tenant": spec.tenant})
                 message = f"the plane rejects its bootstrap objects: {error}"
                 return PlaneHealth(ready=True, message=message, again=self._sooner(spec.tenant))
-            if not whole:
+            if whole:
+                self._tries.pop(spec.tenant, None)
+                self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic(), uid)
+            else:
                 again = self._sooner(spec.tenant)
-                return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid, again=again)
-            self._tries.pop(spec.tenant, None)
-            self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic(), uid)
-        return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
+        return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid, again=again)
 
     def _sooner(self, tenant: str) -> float | None:
         """When to try again what the plane could not take: soon, then less soon, then as often as anything is looked at."""

@@ -5,11 +5,10 @@ import contextlib
 import os
 import pty
 import signal
-import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,9 @@ import yaml
 from aiohttp import web
 
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.kit.commandline import finish, start_anew
+from tests.kit import tlsserver
+from tests.kit.commandline import Outcome, finish, start_anew
 from tests.kit.kubeconfigs import to_yaml
-from tests.kit.pki import Authority
-from tests.kit.ports import free_port
 from tests.kit.syncerbed import until
 from workstation.cli import interruption
 from workstation.cli.credentials import cache
@@ -43,33 +41,22 @@ class Host:
     """A host with one Tenant, and what else it was asked for."""
 
     file: Path
-    changes: list[str] = field(default_factory=list)
+    changes: list[str]
 
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    authority, port = Authority("host"), free_port()
-    pem = tmp_path / "host.pem"
-    pem.write_bytes(b"".join(authority.issue("its-server", addresses=("127.0.0.1",))))
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(pem)
-    made = Host(tmp_path / "host.kubeconfig")
-    made.file.write_bytes(to_yaml(KubeConfig(server=f"https://127.0.0.1:{port}", ca=authority.pem, token="one")))
+    changes: list[str] = []
 
     async def serve(request: web.Request) -> web.Response:
         if request.method != "GET":
-            made.changes.append(f"{request.method} {request.path}")
+            changes.append(f"{request.method} {request.path}")
         return web.json_response(_RED)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", serve)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
-        yield made
-    finally:
-        await runner.cleanup()
+    async with tlsserver.serving(serve, tmp_path, token="one") as config:
+        file = tmp_path / "host.kubeconfig"
+        file.write_bytes(to_yaml(config))
+        yield Host(file, changes)
 
 
 class Terminal:
@@ -181,6 +168,17 @@ def _is_gone(pid: int) -> bool:
     return False
 
 
+async def _ctrl_c(process: asyncio.subprocess.Process) -> Outcome:
+    """What a process has printed when Ctrl-C has ended it."""
+    process.send_signal(signal.SIGINT)
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            return await finish(process)
+    except TimeoutError:
+        process.kill()
+        raise
+
+
 async def _interrupted(process: asyncio.subprocess.Process, folder: Path) -> tuple[int, str]:
     """Ctrl-C once the plugin runs: the exit code, and the errors. The plugin has ended by then."""
 
@@ -188,13 +186,7 @@ async def _interrupted(process: asyncio.subprocess.Process, folder: Path) -> tup
         return _pid(folder)
 
     pid = await until(runs, "the plugin to be started")
-    process.send_signal(signal.SIGINT)
-    try:
-        async with asyncio.timeout(_END_SECONDS):
-            done = await finish(process)
-    except TimeoutError:
-        process.kill()
-        raise
+    done = await _ctrl_c(process)
     assert _is_gone(pid)
     return done.code, done.err
 
@@ -268,13 +260,7 @@ async def test_a_wait_for_another_sign_in_is_told_and_ctrl_c_ends_it(where: str)
         assert process.stderr is not None
         line = await asyncio.wait_for(process.stderr.readline(), 180)
         assert "waiting for another process of yours that is signing in" in line.decode()
-        process.send_signal(signal.SIGINT)
-        try:
-            async with asyncio.timeout(_END_SECONDS):
-                done = await finish(process)
-        except TimeoutError:
-            process.kill()
-            raise
+        done = await _ctrl_c(process)
     assert (done.code, done.out, done.err) == (Exit.INTERRUPTED, "", "")
 
 

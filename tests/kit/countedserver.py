@@ -44,6 +44,13 @@ class CountedServer:
             finally:
                 made.close()
 
+    async def closing_second(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        """Answer with the path, and close the connection under the second request."""
+        if len(self.heads) == 2:
+            writer.transport.abort()
+        else:
+            await echo(reader, writer, head)
+
 
 async def get(made: Calls, path: str = "/x", **headers: str) -> Answer:
     async with asyncio.timeout(60):

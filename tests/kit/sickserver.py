@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 from aiohttp import ClientSession, TCPConnector, web
 
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.kit.pki import Authority
-from tests.kit.ports import free_port
+from tests.kit import tlsserver
 
 _THROTTLED = {
     "kind": "Status",
@@ -36,12 +34,6 @@ class Sick:
 @contextlib.asynccontextmanager
 async def before(healthy: KubeConfig, folder: Path) -> AsyncIterator[Sick]:
     """Serve until the block ends; every caller has the rights of `healthy`."""
-    authority, port = Authority("sick"), free_port()
-    pem = folder / "sick.pem"
-    pem.write_bytes(b"".join(authority.issue("server-in-trouble", addresses=("127.0.0.1",))))
-    sick = Sick(KubeConfig(server=f"https://127.0.0.1:{port}", ca=authority.pem, token="of-the-sick"))
-    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    served.load_cert_chain(pem)
     tls = healthy.ssl_context()
     assert tls is not None
     async with ClientSession(connector=TCPConnector(ssl=tls), auto_decompress=False) as session:
@@ -66,12 +58,6 @@ async def before(healthy: KubeConfig, folder: Path) -> AsyncIterator[Sick]:
                     await watch.write(chunk)
                 return watch
 
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", serve)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", port, ssl_context=served).start()
+        async with tlsserver.serving(serve, folder, token="of-the-sick") as config:
+            sick = Sick(config)
             yield sick
-        finally:
-            await runner.cleanup()

@@ -103,24 +103,14 @@ async def test_a_kept_connection_that_the_server_closed_is_not_used_again(server
 async def test_a_kept_connection_that_is_closed_under_a_call_is_reopened_for_a_get_alone(
     server: CountedServer, method: str
 ) -> None:
-    asked = 0
-
-    async def first_alone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 2:
-            writer.transport.abort()
-        else:
-            await echo(reader, writer, head)
-
-    async with server.serving(first_alone) as made:
+    async with server.serving(server.closing_second) as made:
         await get(made)
         if method == "GET":
             assert (await get(made, "/again")).data == b"/again"
         else:
             with pytest.raises(ConnectionError):
                 await made.ask("POST", "/again", {}, b"", BOUNDS)
-    assert asked == (3 if method == "GET" else 2)
+    assert len(server.heads) == (3 if method == "GET" else 2)
 
 
 async def test_a_kept_connection_that_is_just_closing_is_reopened(server: CountedServer) -> None:

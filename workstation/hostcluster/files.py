@@ -1,8 +1,8 @@
 """Writes of whole files, which a crash cannot leave incomplete."""
 
-import os
-import tempfile
 from pathlib import Path
+
+from workstation import wholefile
 
 
 def write_file(path: Path, content: bytes, *, mode: int = 0o644) -> bool:
@@ -10,13 +10,6 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o644) -> bool:
     if path.exists() and path.read_bytes() == content and path.stat().st_mode & 0o777 == mode:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            os.fchmod(stream.fileno(), mode)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with wholefile.whole(path, mode=mode) as stream:
+        stream.write(content)
     return True

@@ -288,6 +288,16 @@ async def test_a_syncer_that_is_stuck_on_a_dead_node_holds_no_restore_up(world: 
     assert (await host.look(spec, datetime.now(UTC) + timedelta(seconds=140), keys=True)).quiet is not waits
 
 
+async def with_keys(world: World) -> Obj:
+    """A restore of a tenant that is up, whose keys have come."""
+    await ask(world.client, world.name)
+    assert world.controller is not None
+    await world.controller.settle(world.name)
+    request, bundle = await restore(world)
+    await world.bring(bundle, request["metadata"]["uid"])
+    return request
+
+
 async def end(world: World, request: Obj) -> None:
     """What a controller writes last of a restore, before it dies."""
     done = status.restored(request, GOLDEN, Compared(), datetime.now(UTC))
@@ -298,11 +308,7 @@ async def end(world: World, request: Obj) -> None:
 async def test_the_keys_of_a_restore_go_however_it_has_ended_and_those_of_a_new_one_stay(
     world: World, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
-    await ask(world.client, world.name)
-    assert world.controller is not None
-    await world.controller.settle(world.name)
-    request, bundle = await restore(world)
-    await world.bring(bundle, request["metadata"]["uid"])
+    request = await with_keys(world)
     if ended == "finished":
         await end(world, request)
     else:
@@ -324,11 +330,7 @@ async def test_the_keys_of_a_restore_go_however_it_has_ended_and_those_of_a_new_
 async def test_a_host_that_refuses_to_delete_the_keys_keeps_no_plane_from_being_built(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await ask(world.client, world.name)
-    assert world.controller is not None
-    await world.controller.settle(world.name)
-    request, bundle = await restore(world)
-    await world.bring(bundle, request["metadata"]["uid"])
+    request = await with_keys(world)
     await end(world, request)
     await world.client.delete(kinds.DEPLOYMENTS, SYNCER, world.space)
     with monkeypatch.context() as refusing:

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from workstation import wholefile
+
 FORMAT = 1  # part of every cache key: increment it when the bytes written here change
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -69,15 +71,8 @@ class ImageSpec:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file that replaces `path` only if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-        Path(temporary).chmod(0o644)
-        Path(temporary).rename(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with wholefile.whole(path, mode=0o644) as stream:
+        yield stream
 
 
 def _header(entry: Entry) -> tarfile.TarInfo:
