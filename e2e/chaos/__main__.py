@@ -16,7 +16,8 @@ from e2e.api import ApiError, UnreachableError
 from e2e.chaos import population, results, schedule
 from e2e.chaos.experiments import EXPERIMENTS, Experiment, named, shortened
 from e2e.chaos.judgement import NoRunError
-from e2e.chaos.runner import SHORT_PACE, Pace, Plan, Runner
+from e2e.chaos.pace import SHORT_PACE, Pace
+from e2e.chaos.runner import Plan, Runner
 from e2e.commands import CommandError
 from e2e.machine import HostDownError, Standing, host_api, stand
 from e2e.poll import WaitTimeoutError

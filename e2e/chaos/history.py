@@ -231,6 +231,16 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """A time in which what a fault needs was prepared or cleared away: it disturbs its target, and nothing is measured."""
+
+    at: float
+    experiment: str
+    target: str
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """An experiment that was asked for and could not be made here, and why."""
 
@@ -263,7 +273,7 @@ class Finding:
 
 Record = (
     Run | Announced | Probe | Act | Write | Read | PodSeen | PodGone | PartSeen | LeaderSeen | Use | Rejected | Quiet | Scanned
-    | Searched | Planted | Span | LeftOut | Evidence | Finding
+    | Searched | Planted | Span | Aside | LeftOut | Evidence | Finding
 )  # fmt: skip
 _TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Record.__args__}
 
@@ -288,6 +298,11 @@ class History:
     @property
     def spans(self) -> tuple[Span, ...]:
         return self.all(Span)
+
+    @cached_property
+    def disturbed(self) -> tuple[Span | Aside, ...]:
+        """When an experiment may disturb its target: while it is prepared, in its span, and while it is cleared away."""
+        return tuple(record for record in self.records if isinstance(record, Span | Aside))
 
     @property
     def run(self) -> Run | None:
@@ -331,7 +346,7 @@ class History:
         return found
 
 
-def hits(span: Span, owner: str) -> bool:
+def hits(span: Span | Aside, owner: str) -> bool:
     """Whether an experiment may disturb what belongs to this owner. A fault of the host may disturb whatever runs there."""
     return span.target in {owner, HOST}
 
@@ -341,7 +356,7 @@ def time_of(record: Record) -> float:
 
 
 def _last(record: Record) -> float:
-    return record.end if isinstance(record, Span | Write) else record.at
+    return record.end if isinstance(record, Span | Aside | Write) else record.at
 
 
 def to_line(record: Record) -> str:

@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,21 @@ from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos import canary, invariants, population, quiet, report, room, scan
 from e2e.chaos.experiments import Experiment
 from e2e.chaos.faults import Scene
-from e2e.chaos.history import CONTROLLER, HOST, Announced, Evidence, Finding, LeftOut, Record, Run, Span, from_lines
+from e2e.chaos.history import (
+    CONTROLLER,
+    HOST,
+    Announced,
+    Aside,
+    Evidence,
+    Finding,
+    LeftOut,
+    Record,
+    Run,
+    Span,
+    from_lines,
+)
 from e2e.chaos.load import FEW_TENANTS, Load, stayers, turn_period
+from e2e.chaos.pace import Pace
 from e2e.chaos.population import NEWCOMER, Member
 from e2e.chaos.schedule import Turn
 from e2e.commands import CommandError
@@ -32,28 +46,10 @@ RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path(
 LIMITS = Path(__file__).with_name("limits.yaml")
 CONVERGE_SECONDS = invariants.LONGEST_CONVERGENCE
 _LOOK_SECONDS = 10.0
-# Experiments and the baseline become longer with a slower load, up to here: sixty of them have to end within two hours.
-MOST_LONGER = 4
 _LAST_TURN_SECONDS = 3.0  # before the shortest span ends
 _TRACES_SECONDS = 120.0  # for what is left of a fault to go
 
 Note = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long the runner waits and measures, in seconds.
-
-    With ten probes a second, a p99 over less than ten seconds would be the slowest probe.
-    """
-
-    baseline: float = 25.0  # no shorter than `least_span`, in which one pod of each tenant comes and goes
-    least_span: float = 24.0  # of an experiment
-    settle: float = 4.0  # before the baseline, and after each experiment
-    quiet: float = 20.0  # without a write for the idle target
-
-
-SHORT_PACE = Pace(baseline=12.0, least_span=11.0, settle=2.0, quiet=5.0)
 # Whose failures an experiment expects, where they are not its target tenant's.
 _OWNERS: Mapping[str, str] = {"controller": CONTROLLER, "platform": HOST}
 _BROKE_OFF = (ApiError, UnreachableError, WaitTimeoutError, CommandError, AssertionError, OSError, NotYetError)
@@ -161,7 +157,7 @@ class Runner:
 
     def _baseline(self) -> room.Baseline:
         """Measure without a fault."""
-        seconds = self._stretched(self.pace.baseline)
+        seconds = self.pace.stretched(self.pace.baseline, self._slower)
         self.note(f"baseline: {seconds:.0f} s without a fault")
         time.sleep(self.pace.settle)
         self._turns()
@@ -218,12 +214,23 @@ class Runner:
                 self._measured(experiment, scene, owner)
             return True
         finally:
-            self._clear(experiment, scene)
+            with self._aside(experiment, owner):
+                self._clear(experiment, scene)
+
+    @contextmanager
+    def _aside(self, experiment: Experiment, owner: str) -> Iterator[None]:
+        """Note that an experiment is prepared or cleared away: what its target does then is its own doing."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.records.append(Aside(begin, experiment.name, owner, time.monotonic()))
 
     def _prepared(self, experiment: Experiment, scene: Scene, owner: str) -> bool:
         """Whether all stands that the fault needs. If not, the experiment has failed, and nothing was measured."""
         try:
-            experiment.fault.prepare(scene)
+            with self._aside(experiment, owner):
+                experiment.fault.prepare(scene)
         except (KeyboardInterrupt, *_BROKE_OFF) as exc:
             interrupted = isinstance(exc, KeyboardInterrupt)
             at, problem = time.monotonic(), f"it could not be prepared: {type(exc).__name__}: {exc}"
@@ -281,7 +288,7 @@ class Runner:
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
             self._let_go(experiment, scene)
-        time.sleep(max(0.0, self._least_span() - (time.monotonic() - begin)))
+        time.sleep(max(0.0, self.pace.stretched(self.pace.least_span, self._slower) - (time.monotonic() - begin)))
         end = time.monotonic()
         self.records.append(_span(experiment, owner, begin, end, lifted))
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
@@ -300,20 +307,12 @@ class Runner:
             except Exception as exc:  # noqa: BLE001 -- the experiment has failed already, and the others go on
                 self.note(f"    what is left of it is not gone: {str(exc)[:200]}")
 
-    def _least_span(self) -> float:
-        """The shortest span of an experiment."""
-        return self._stretched(self.pace.least_span)
-
-    def _stretched(self, seconds: float) -> float:
-        """These seconds, or more of them where the load is slower, so that its pods are further apart."""
-        return seconds * min(self._slower, MOST_LONGER)
-
     def _turns(self) -> None:
         """At least one pod of each tenant has to come and go in the span of an experiment: one after the other, not at once.
 
         The baseline has the same ones. Without them, the limits of ten tenants came from a machine on which no pod started.
         """
-        apart = (self._least_span() - _LAST_TURN_SECONDS) / max(1, len(self._loads))
+        apart = (self.pace.stretched(self.pace.least_span, self._slower) - _LAST_TURN_SECONDS) / max(1, len(self._loads))
         for place, load in enumerate(self._loads.values()):
             load.turn_within(place * apart)
 

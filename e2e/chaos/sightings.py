@@ -48,13 +48,12 @@ def _gap(history: History, owner: str, what: str, seen: Sequence[float]) -> Iter
     if not seen:
         yield f"{what} was observed"
         return
-    spans = history.spans
-    first = min((span.begin for span in spans), default=time_of(history.records[0]))
+    first = min((span.begin for span in history.spans), default=time_of(history.records[0]))
     moments = [first, *(at for at in seen if at > first), history.end]
     for begin, end in pairwise(moments):
         if end - begin <= LONGEST_GAP:
             continue
-        away = any(hits(span, owner) and span.begin < end and begin < span.end + LONGEST_GAP for span in spans)
+        away = any(hits(item, owner) and time_of(item) < end and begin < item.end + LONGEST_GAP for item in history.disturbed)
         if not away:
             yield f"{what} was observed from {begin:.1f} to {end:.1f}"
             return

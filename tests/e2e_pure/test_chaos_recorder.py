@@ -15,6 +15,7 @@ from e2e import poll
 from e2e.chaos import room, runner
 from e2e.chaos.__main__ import parser, plan_of
 from e2e.chaos.history import Quiet, from_lines
+from e2e.chaos.pace import Pace
 from e2e.chaos.recorder import Recorder
 
 RECORD = Quiet(1.0, "red", "flood", 2.0, 5.0, ())
@@ -80,7 +81,7 @@ def test_a_run_whose_recorder_has_ended_is_not_judged(monkeypatch: pytest.Monkey
 def rhythm(
     monkeypatch: pytest.MonkeyPatch,
     looks: Iterator[float],
-    pace: runner.Pace = runner.Pace(settle=0.0, baseline=0.0),  # noqa: B008 -- frozen
+    pace: Pace = Pace(settle=0.0, baseline=0.0),  # noqa: B008 -- frozen
     loads: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[list[str], runner.Runner]:
     """How the recorders of a run were started on a machine that is so busy at each look."""
@@ -135,11 +136,11 @@ def test_pods_come_and_go_in_the_baseline_as_in_an_experiment(monkeypatch: pytes
         def turn_within(self, seconds: float) -> None:
             asked[-1].append(seconds)
 
-    pace = runner.Pace(settle=0.0, baseline=12.0, least_span=11.0)
+    pace = Pace(settle=0.0, baseline=12.0, least_span=11.0)
     _, made = rhythm(monkeypatch, iter([0.1, 0.7, 0.4, 0.4]), pace, {"red": Noting(), "blue": Noting()})
     # Twice as slow: eleven seconds became twenty-two, of which the last three are for the last pod.
     baseline = [0.0, 9.5]
     assert asked == [[], baseline]
     made._turns()
     assert asked == [[], baseline * 2]
-    assert made._least_span() == 22.0
+    assert [pace.stretched(pace.least_span, slower) for slower in (1, 2, 8)] == [11.0, 22.0, 44.0]

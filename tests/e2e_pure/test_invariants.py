@@ -9,6 +9,7 @@ from e2e.chaos import invariants
 from e2e.chaos.history import (
     Act,
     Announced,
+    Aside,
     Evidence,
     History,
     LeaderSeen,
@@ -133,6 +134,16 @@ def test_one_to_one_fails(records: list[Record], text: str) -> None:
 def test_a_disturbance_of_one_tenant_excuses_no_other() -> None:
     records = [virtual(1), host(2), PodGone(55, "host", "b", "h1"), host(99, "h2"), span(50, 100, "a")]
     assert invariants.one_to_one(history(records))
+
+
+@pytest.mark.parametrize(("target", "named"), [("b", []), ("a", ["next"])], ids=["its own tenant", "another one"])
+def test_what_is_prepared_for_an_experiment_is_its_own_doing_and_excuses_its_target_alone(
+    target: str, named: list[str]
+) -> None:
+    """400 pods that are created before a span wait for their turn: none of it belongs to the experiment before."""
+    late = [virtual(60), host(120), part(1), part(80, 1), span(10, 20, "c"), Aside(55, "next", target, 110)]
+    assert [item.experiment for item in invariants.one_to_one(history(late))] == named
+    assert [item.experiment for item in invariants.no_restart_elsewhere(history(late))] == named
 
 
 # I4

@@ -12,7 +12,7 @@ import pytest
 from e2e.chaos import runner
 from e2e.chaos.experiments import Experiment
 from e2e.chaos.faults.fault import Fault, LiftError, Proof, Scene
-from e2e.chaos.history import Evidence, Finding, Span
+from e2e.chaos.history import Aside, Evidence, Finding, Span
 from e2e.poll import NotYetError
 
 
@@ -72,6 +72,12 @@ def test_the_span_is_between_what_is_prepared_and_what_is_cleared(made: Callable
     spans = [record for record in it.records if isinstance(record, Span)]
     assert [(span.begin, span.lifted, span.end) for span in spans] == [(1.0, 2.0, 3.0)]
     assert [record.proven for record in it.records if isinstance(record, Evidence)] == [True]
+    # What its target does meanwhile is not the doing of the experiment before.
+    asides = [record for record in it.records if isinstance(record, Aside)]
+    assert [(aside.experiment, aside.target, aside.at, aside.end) for aside in asides] == [
+        ("one", "a", 0.0, 1.0),
+        ("one", "a", 3.0, 4.0),
+    ]
 
 
 @pytest.mark.parametrize("problem", [AssertionError("no room"), KeyboardInterrupt()], ids=["fails", "interrupted"])
@@ -88,6 +94,7 @@ def test_a_fault_that_cannot_be_prepared_has_failed_and_is_cleared(
     assert fault.steps == ["prepare", "clear"]
     spans = [record for record in it.records if isinstance(record, Span)]
     assert [(span.begin, span.end) for span in spans] == [(1.0, 1.0)]
+    assert [(aside.at, aside.end) for aside in it.records if isinstance(aside, Aside)] == [(0.0, 1.0), (1.0, 2.0)]
     (found,) = (record for record in it.records if isinstance(record, Finding))
     assert (found.recovered_s, found.note) == (
         None, "interrupted" if isinstance(problem, KeyboardInterrupt) else "it could not be prepared: AssertionError: no room",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from e2e.chaos.history import History, PodGone, PodSeen, Side, hits
+from e2e.chaos.history import History, PodGone, PodSeen, Side, hits, time_of
 from e2e.chaos.invariants.violation import QUIET_SECONDS, SLACK_SECONDS, Violation, experiment_at
 from e2e.chaos.sightings import unseen_pods
 
@@ -134,7 +134,7 @@ def _uncovered(history: History, life: _Life, others: Sequence[_Life]) -> list[f
 
     A counterpart may be first seen up to 30 s late, and its end may be seen up to 30 s early.
     """
-    disturbed = [(span.begin, span.end + QUIET_SECONDS) for span in history.spans if hits(span, life.tenant)]
+    disturbed = [(time_of(item), item.end + QUIET_SECONDS) for item in history.disturbed if hits(item, life.tenant)]
     disturbed += life.refused
     edges = [life.begin + QUIET_SECONDS, life.end]
     edges += [edge for begin, end in disturbed for edge in (begin, end)] + [item.end + QUIET_SECONDS for item in others]

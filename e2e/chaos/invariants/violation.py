@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from e2e.chaos.history import History, Span, hits
+from e2e.chaos.history import History, hits, time_of
 
 QUIET_SECONDS = 30.0  # how long after the last disturbance of its tenant something may still be reported or repaired
 SLACK_SECONDS = 2.0  # the watches of two API servers do not share a clock
@@ -19,9 +19,10 @@ class Violation:
 
 def is_target(history: History, owner: str, at: float) -> bool:
     """Whether an experiment had this owner as its target then or shortly before; restarts are reported late."""
-    return any(hits(span, owner) and span.begin <= at < span.end + QUIET_SECONDS for span in history.spans)
+    return any(hits(item, owner) and time_of(item) <= at < item.end + QUIET_SECONDS for item in history.disturbed)
 
 
 def experiment_at(history: History, at: float) -> str:
-    current: list[Span] = [span for span in history.spans if span.begin <= at]
-    return current[-1].experiment if current else "baseline"
+    """The experiment that was prepared, measured or cleared away last."""
+    begun = [item for item in history.disturbed if time_of(item) <= at]
+    return begun[-1].experiment if begun else "baseline"
