@@ -220,7 +220,7 @@ class Session:
         self.caches.refers(self.references.refers)
         self.caches.news = self.patrol.visited
         for kind in (*self.caches.virtual, *({gang.OWN_GROUP} - self.caches.virtual.keys())):
-            listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
+            listen("virtual", kind, self.identity.noticed)
         for kind in KINDS:
             listen("virtual", kind, partial(self.deletions.note, kind))
         for kind in (translation.kind for translation in KINDS.values() if translation.counted):

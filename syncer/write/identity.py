@@ -30,6 +30,7 @@ from bulkhead.api.planeidentity import (
 )
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
+from bulkhead.kube.informer import Change
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from bulkhead.work.clock import Clock
 from syncer import metrics
@@ -74,6 +75,15 @@ class PlaneIdentity:
         """Note that the plane showed an object of this version."""
         if resource_version.isdigit():
             self._highest = max(self._highest, int(resource_version))
+
+    def noticed(self, change: Change) -> None:
+        """Note what a watch or a list of the plane showed.
+
+        What a list no longer has is told with the version that it had before. Once the plane's data was replaced, that is a
+        version of the former plane, and the accepted one would look as if it had gone back.
+        """
+        if not (change.kind == "deleted" and change.relist):
+            self.saw(change.meta.resource_version)
 
     async def trusted(self) -> bool:
         """Whether the plane that answers right now is the one that the host objects belong to.

@@ -103,6 +103,23 @@ async def test_a_syncer_that_has_not_looked_yet_is_waited_for(
     assert (done.code, before, await there(host_client, name)) == (0, True, False), done.err
 
 
+async def test_a_plane_that_is_lost_once_more_is_told_at_once(
+    cli: Cli, controller: Controller, host_client: Client, name: str
+) -> None:
+    await lost(controller, name)
+
+    async def lost_again() -> None:
+        await until(lambda: gone(host_client, name), "the record deleted")
+        record = {planeidentity.UID_KEY: "new", planeidentity.QUARANTINE_KEY: "plane went back in time: revision was 9, is 7"}
+        await make(host_client, names.plane_namespace(name), planeidentity.NAME, data=record)
+
+    done, _ = await asyncio.gather(cli("tenant", "accept-data", name, "--yes"), lost_again())
+    assert done.code == 1
+    assert "reported as lost again: plane went back in time: revision was 9, is 7" in done.err
+    assert f"accept it as it is now: bulkhead tenant accept-data {name}" in done.err
+    assert await there(host_client, name)
+
+
 async def test_a_syncer_that_does_not_go_on_is_named_in_time(cli: Cli, controller: Controller, name: str) -> None:
     await lost(controller, name)
     done = await cli("tenant", "accept-data", name, "--yes", "--timeout", "1s")

@@ -249,9 +249,9 @@ async def test_accepted_data_is_waited_for(
     monkeypatch.setattr(acceptdata, "_NOTICED_WITHIN", 0.1)
     error = await bed.gives_up(acceptdata._until_noticed(bed.client, name, bed.progress), "configmaps")
     assert "nothing was changed" in error.cause, "a syncer that is not heard may run"
-    error = await bed.gives_up(acceptdata._until_accepted(bed.client, name, 0.1, bed.progress), "tenants")
+    error = await bed.gives_up(acceptdata._until_accepted(bed.client, name, None, 0.1, bed.progress), "tenants")
     assert error.next_step == f"its syncer goes on, if it runs; look: bulkhead tenant describe {name}"
-    await bed.goes_on(acceptdata._until_accepted(bed.client, name, 60, bed.progress), "tenants", accept)
+    await bed.goes_on(acceptdata._until_accepted(bed.client, name, None, 60, bed.progress), "tenants", accept)
 
 
 @pytest.mark.apiserver

@@ -7,10 +7,14 @@ import pytest
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Throttled, Timeout
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Meta
 from syncer.watch.deletions import ObservedDeletions
 from syncer.write.identity import CHECK_SECONDS, PlaneIdentity
 from syncer.write.massdelete import ACCEPTED_SECONDS, MassDeleteBreaker
 from tests.kit.fakeclock import FakeClock
+
+KEY = Key("", "kube-public")
 
 
 class _Listed:
@@ -110,6 +114,31 @@ async def test_a_plane_that_is_lost_while_nothing_changes_is_noticed_and_accepte
     clock.advance(CHECK_SECONDS)
     await identity._refresh()
     assert (identity.quarantine, len(accepted)) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "trusted"),
+    [
+        (Change("deleted", KEY, Meta(name="kube-public", resource_version="90"), relist=True), True),
+        (Change("deleted", KEY, Meta(name="kube-public", resource_version="90")), False),
+        (Change("modified", KEY, Meta(name="kube-public", resource_version="90"), relist=True), False),
+    ],
+    ids=["absent from a list", "a deletion that was seen", "in a list"],
+)
+async def test_what_the_accepted_plane_lacks_is_no_step_back(change: Change, trusted: bool) -> None:
+    """Informers list the new plane one after the other, and tell of the former one's objects by the versions they had."""
+    host = _Host()
+    identity, plane, clock = _made(host)
+    await identity.establish()
+    plane.uid, plane.revision = "another", 40
+    identity._checked = float("-inf")
+    assert not await identity.trusted()
+    host.data = {}  # an operator accepts the plane
+    clock.advance(1)
+    assert await identity.trusted()
+    identity.noticed(change)
+    clock.advance(1)
+    assert await identity.trusted() is trusted
 
 
 def test_once_a_plane_is_accepted_nothing_is_counted_for_a_while() -> None:

@@ -22,7 +22,7 @@ from bulkhead.kube.objects import Resource
 from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import Progress
+from workstation.cli.output import Progress, plain
 from workstation.cli.parsing import Actions
 from workstation.cli.tenant import confirmation, patience
 from workstation.cli.tenant.patience import LateError, Waits
@@ -37,6 +37,7 @@ _MIRRORED: Final[Mapping[str, Resource]] = {
     "NetworkPolicies": kinds.NETWORK_POLICIES,
 }
 _NAMED: Final = 10
+_MOST_SHOWN: Final = 500
 _LOOK_EVERY: Final = 1.0
 # Longer than a running syncer takes to compare.
 _NOTICED_WITHIN: Final = 60.0
@@ -107,7 +108,7 @@ async def _accept(request: AcceptRequest) -> int:
             if not request.wait.wanted:
                 print(f"tenant {name}: the plane is accepted as it is; its syncer continues within a minute")
                 return Exit.DONE
-            await _until_accepted(client, name, request.wait.seconds, progress)
+            await _until_accepted(client, name, record, request.wait.seconds, progress)
     print(f"tenant {name}: the plane is accepted as it is")
     return Exit.DONE
 
@@ -123,6 +124,13 @@ async def _record(client: Client, name: str) -> Obj | None:
         return await client.get(kinds.CONFIG_MAPS, planeidentity.NAME, names.plane_namespace(name))
     except NotFound:
         return None
+
+
+def _lost_again(accepted: Obj, record: Obj | None) -> str:
+    """Why the plane of a record is not trusted that is another one than the accepted one; empty if it is."""
+    if record is None or record["metadata"]["uid"] == accepted["metadata"]["uid"]:
+        return ""
+    return planeidentity.recorded(record).quarantine
 
 
 async def _at_stake(client: Client, name: str) -> str:
@@ -165,9 +173,16 @@ async def _until_noticed(client: Client, name: str, progress: Progress) -> None:
             ) from late
 
 
-async def _until_accepted(client: Client, name: str, seconds: float, progress: Progress) -> None:
+async def _until_accepted(client: Client, name: str, accepted: Obj | None, seconds: float, progress: Progress) -> None:
+    """Wait until the data that `accepted` is the record of is no longer reported as lost."""
+
     async def look() -> Waits | None:
         lost = _lost(await connection.get_tenant(client, name))
+        if lost and accepted is not None and (again := _lost_again(accepted, await _record(client, name))):
+            raise CliError(
+                f"tenant {name}: the plane was accepted as it was, and is reported as lost again: {plain(again, _MOST_SHOWN)}",
+                next_step=f"look at it, and accept it as it is now: bulkhead tenant accept-data {name}",
+            )
         return Waits("its data is still reported as lost; its syncer has to accept its plane") if lost else None
 
     try:
