@@ -13,7 +13,7 @@ from bulkhead.api import planerecord
 from bulkhead.api.planerecord import RecordError
 from bulkhead.signing import Ring, SignatureError
 from bulkhead.snapshots import manifest
-from bulkhead.snapshots.layout import MANIFEST, PARTS
+from bulkhead.snapshots.layout import PARTS
 from bulkhead.snapshots.manifest import Manifest, ManifestError
 
 _MINOR: Final = re.compile(r"v?(\d{1,4})\.(\d{1,4})(\..*)?")
@@ -49,10 +49,8 @@ class Stored:
     sizes: Mapping[str, int] = field(default_factory=dict)
 
 
-def opened(envelope: str | None, ring: Ring) -> Manifest:
+def opened(envelope: str, ring: Ring) -> Manifest:
     """The manifest of what is stored under its name. Raises RefusedError."""
-    if envelope is None:
-        raise RefusedError(f"it has no {MANIFEST}: it was not finished, or that object was deleted")
     try:
         found = manifest.read(ring.verify(manifest.PURPOSE, envelope).text)
         record = planerecord.read(ring.verify(planerecord.PURPOSE, found.record).text)

@@ -30,19 +30,29 @@ _MANIFEST_BYTES: Final = 256 * 1024
 _KEYS: Final = ("pki-service-account", "encryption.key")
 
 
-async def inspect(target: Target, ring: Ring, identity: str, name: str, taker: Taker) -> Manifest:
-    """The manifest of a snapshot of which everything is there. Raises RefusedError with every reason, or TargetError."""
-    home = folder(identity, name)
-    try:
-        envelope: str | None = (await target.small(f"{home}/{MANIFEST}", _MANIFEST_BYTES)).decode("utf-8", "replace")
-    except AbsentError:
-        envelope = None
-    found = opened(envelope, ring)
+async def named(target: Target, ring: Ring, identity: str, name: str) -> Manifest:
+    """The manifest under a name, which says nothing of its parts. Raises AbsentError, RefusedError or TargetError."""
+    envelope = await target.small(f"{folder(identity, name)}/{MANIFEST}", _MANIFEST_BYTES)
+    found = opened(envelope.decode("utf-8", "replace"), ring)
     if (found.identity, found.snapshot) != (identity, name):
         raise RefusedError(f"its manifest is that of snapshot {found.snapshot} of plane {found.identity}: it was moved here")
-    sizes = {part: await target.size(f"{home}/{found.attempt}/{part}") for part in PARTS}
-    reasons = judge(found, Stored({part: size for part, size in sizes.items() if size is not None}), taker)
-    if reasons:
+    return found
+
+
+async def sizes(target: Target, found: Manifest) -> Stored:
+    """The parts of a snapshot that are there. Raises TargetError."""
+    home = folder(found.identity, found.snapshot)
+    seen = {part: await target.size(f"{home}/{found.attempt}/{part}") for part in PARTS}
+    return Stored({part: size for part, size in seen.items() if size is not None})
+
+
+async def inspect(target: Target, ring: Ring, identity: str, name: str, taker: Taker) -> Manifest:
+    """The manifest of a snapshot of which everything is there. Raises RefusedError with every reason, or TargetError."""
+    try:
+        found = await named(target, ring, identity, name)
+    except AbsentError:
+        raise RefusedError(f"it has no {MANIFEST}: it was not finished, or that object was deleted") from None
+    if reasons := judge(found, await sizes(target, found), taker):
         raise RefusedError("; ".join(reasons))
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import certifi
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, PermissionDeniedError
 from obstore.store import LocalStore, S3Store
 
 from bulkhead.snapshots.place import Place
@@ -37,6 +37,10 @@ class TargetError(OSError):
 
 class AbsentError(TargetError):
     """There is no such object."""
+
+
+class DeniedError(TargetError):
+    """The credentials do not suffice for it."""
 
 
 class Target:
@@ -74,7 +78,7 @@ class Target:
             raise self._error("store", path, error) from error
 
     async def small(self, path: str, most: int = _SMALL_BYTES) -> bytes:
-        """A small object. Raises AbsentError or TargetError."""
+        """A small object. Raises AbsentError, DeniedError or TargetError."""
         data = bytearray()
         async for chunk in self.chunks(path):
             data += chunk
@@ -83,7 +87,7 @@ class Target:
         return bytes(data)
 
     async def chunks(self, path: str) -> AsyncIterator[bytes]:
-        """An object, piece by piece. Raises AbsentError or TargetError."""
+        """An object, piece by piece. Raises AbsentError, DeniedError or TargetError."""
         try:
             found = await obstore.get_async(self._store, path)
             async for chunk in found.stream(min_chunk_size=256 * 1024):
@@ -125,7 +129,8 @@ class Target:
     def _error(self, what: str, path: str, error: BaseException) -> TargetError:
         # Only the first line: the rest is the library's view of its own insides.
         words = str(error).partition("\n")[0][:_WORDS]
-        kind = AbsentError if isinstance(error, FileNotFoundError) else TargetError
+        kinds = ((FileNotFoundError, AbsentError), (PermissionDeniedError | PermissionError, DeniedError))
+        kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), TargetError)
         return kind(f"cannot {what} {path} at {self.place}: {words}")
 
 

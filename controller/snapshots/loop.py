@@ -7,7 +7,8 @@ An order replaces that of an earlier reconcile, so that the next attempt has pre
 controller takes unfinished snapshots again from the beginning: nothing of an attempt counts without its manifest. What a
 reconcile has seen may be older than the end of a task, so each report and each attempt begins with a look at the object
 itself (`controller.snapshots.reports`): what is finished is never taken again, and never becomes Failed. If the host does not
-take the report of an end, that report alone is repeated, by this task and then by whatever reconcile comes next.
+take the report of an end, that report alone is repeated, by this task and then by whatever reconcile comes next; a controller
+that did not see that end finds what is stored (`controller.snapshots.already`).
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.snapshots import status
+from controller.snapshots.already import NameTakenError
 from controller.snapshots.places import Places
 from controller.snapshots.reports import Report, Reports
 from controller.snapshots.spec import Order
@@ -124,7 +126,7 @@ class SnapshotTasks:
             order = self._orders[uid]
             try:
                 await self._attempt(order, place, means, attempt)
-            except (SealError, BundleError, LayoutError, SignatureError) as error:
+            except (NameTakenError, SealError, BundleError, LayoutError, SignatureError) as error:
                 # None of these changes by itself.
                 self._ends[uid] = self._failed(str(error))
             except Exception as error:  # noqa: BLE001 - a task that ended unseen would be begun again at once, for ever

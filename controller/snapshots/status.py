@@ -76,10 +76,13 @@ def stored(request: Obj, made: Manifest, location: str, now: datetime) -> Obj:
     """It is whole."""
     plain = made.parts["etcd.age"].plain
     message = f"{plain / _MIB:.1f} MiB of the store, and the keys, are at {location}"
+    started = (request.get("status") or {}).get("startTime") or made.created
     return {
         "conditions": _set(request, "True", SnapshotReason.STORED, message, now),
         "identity": made.identity,
         "location": location,
+        # What an earlier controller stored lacks what was written since then.
+        "startTime": min(started, made.created),
         "storeBytes": plain,
         "storedBytes": made.size,
         "completionTime": timestamp(now),

@@ -1,6 +1,7 @@
 """One attempt to take a snapshot: what is stored, in which order.
 
-    etcd's stream ──> age ──> etcd.age ──> plane.age ──> manifest.json, signed: only with it there is a snapshot
+    stored already ──> that is it
+    else ──> etcd's stream ──> age ──> etcd.age ──> plane.age ──> manifest.json, signed: only with it there is a snapshot
 
 Memory does not depend on the size of the store. What an attempt that failed has stored is deleted if the target allows it, and
 counts for nothing either way.
@@ -9,7 +10,6 @@ counts for nothing either way.
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ from bulkhead.snapshots.manifest import Manifest, Part
 from bulkhead.snapshots.sealing import Sealing
 from bulkhead.snapshots.target import Target, TargetError
 from controller.plane.secrets import KeyMaterial
+from controller.snapshots import already
+from controller.snapshots.already import MOST_STORE_BYTES
 from controller.snapshots.spec import Order
 
 _log = logging.getLogger(__name__)
 _PATH: Final = "/v3/maintenance/snapshot"
-# The largest quota of a plane is 8 GiB; a file exceeds it a little while it is defragmented.
-MOST_STORE_BYTES: Final = 16 * 1024**3
 _STALLED_SECONDS: Final = 60.0
 _ATTEMPT_SECONDS: Final = 3600.0
 # Opens the store of a plane, at an address.
@@ -52,14 +52,18 @@ class Means:
 
 
 async def take(order: Order, means: Means, now: datetime, on_progress: Callable[[int, int], object]) -> tuple[Manifest, str]:
-    """Take it, and return its manifest and where that is. Raises KubeError, TornError, TargetError, SealError, TimeoutError.
+    """Take it, and return its manifest and where that is.
 
-    `on_progress` gets the bytes of the store and those that are stored.
+    `on_progress` gets the bytes of the store and those that are stored. Raises NameTakenError, KubeError, TornError,
+    TargetError, SealError, TimeoutError.
     """
     async with asyncio.timeout(_ATTEMPT_SECONDS):
         target, ring = means.target(), await means.ring()
         home = folder(order.spec.identity, order.name)
-        attempt = secrets.token_hex(8)
+        location = f"{target.place}/{home}/{MANIFEST}"
+        if (earlier := await already.stored(target, ring, order)) is not None:
+            return earlier, location
+        attempt = already.new_attempt(order.uid)
         parts: dict[str, Part] = {}
         try:
             store = _store(order, means, on_progress)
@@ -72,7 +76,7 @@ async def take(order: Order, means: Means, now: datetime, on_progress: Callable[
         except BaseException:
             await _remove(target, [f"{home}/{attempt}/{name}" for name in (STORE, PLANE)])
             raise
-    return made, f"{target.place}/{home}/{MANIFEST}"
+    return made, location
 
 
 async def _put(target: Target, path: str, chunks: AsyncGenerator[bytes, None], recipients: tuple[str, ...]) -> Part:

@@ -35,7 +35,7 @@ from controller.inside.etcdaccess import EtcdAccess
 from controller.pki.material import files_of
 from controller.plane.secrets import authority_secrets
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
-from controller.snapshots import loop
+from controller.snapshots import loop, take
 from controller.snapshots.loop import SnapshotTasks
 from controller.snapshots.places import Places, opened
 from controller.snapshots.spec import Order
@@ -345,6 +345,62 @@ async def test_a_controller_that_dies_takes_it_again(
         await successor.ends("orphaned", SnapshotReason.STORED)
         found = await manifest_of(here.target, "orphaned")
         assert await store_of(here.target, found)
+
+
+def stored_below(endpoint: Bucket, name: str) -> dict[str, bytes]:
+    return {key: path.read_bytes() for key, path in endpoint.objects().items() if f"/{name}/" in key}
+
+
+async def test_a_controller_that_dies_before_its_report_takes_it_once(
+    here: Installation, host_client: Client, endpoint: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, reached = Target.put_small, asyncio.Event()
+
+    async def stores_and_dies(self: Target, path: str, data: bytes) -> None:
+        await put(self, path, data)
+        reached.set()
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(Target, "put_small", stores_and_dies)
+    monkeypatch.setattr(take, "_remove", no_time_left)
+    request = await here.ask("unreported")
+    await reached.wait()
+    await here.tasks.close()
+    monkeypatch.undo()
+    before = stored_below(endpoint, "unreported")
+    assert (await here.reason("unreported"))[0] == SnapshotReason.RUNNING
+    async with installed(host_client, here.plane, here.target) as successor:
+        successor.order(request)
+        await successor.ends("unreported", SnapshotReason.STORED)
+    assert len(before) == 3
+    assert stored_below(endpoint, "unreported") == before
+    status = (await here.host.get(kinds.TENANT_SNAPSHOTS, "unreported"))["status"]
+    assert status["startTime"] <= (await manifest_of(here.target, "unreported")).created
+
+
+async def no_time_left(*_: object) -> None:
+    """A process that is killed cleans nothing up."""
+
+
+async def test_a_name_that_is_used_again_replaces_nothing_that_is_stored(
+    here: Installation, host_client: Client, endpoint: Bucket
+) -> None:
+    await here.ask("again")
+    await here.ends("again", SnapshotReason.STORED)
+    before = stored_below(endpoint, "again")
+    await host_client.delete(kinds.TENANT_SNAPSHOTS, "again")
+    await here.ask("again")
+    message = await here.ends("again", SnapshotReason.FAILED)
+    assert "is stored already" in message
+    assert "another name" in message
+    assert stored_below(endpoint, "again") == before
+    # What is not whole does not count, and its name is free.
+    found = await manifest_of(here.target, "again")
+    await here.target.delete(f"{folder(ID, 'again')}/{found.attempt}/{STORE}")
+    await host_client.delete(kinds.TENANT_SNAPSHOTS, "again")
+    await here.ask("again")
+    await here.ends("again", SnapshotReason.STORED)
+    assert (await manifest_of(here.target, "again")).attempt != found.attempt
 
 
 async def test_what_was_changed_in_the_bucket_is_refused(here: Installation) -> None:

@@ -1,5 +1,6 @@
 """A snapshot of a plane that runs as plain processes: taken as the controller takes it, and read as a command does."""
 
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,7 +52,13 @@ async def taken(plane: PlaneProcesses, target: Target, name: str, tenant: Obj | 
     record = RING.sign(planerecord.PURPOSE, PlaneRecord(spec.identity, spec.tenant, spec.uid, "2026-06-01T12:00:00Z").text())
     of = tenant or {"metadata": {"name": spec.tenant, "uid": spec.uid}, "spec": {}}
     order = Order(
-        {"metadata": {"name": name, "uid": "u"}}, of, spec, plane.keys, record, secrets_of(plane), {"plane-0": POD_IP}
+        {"metadata": {"name": name, "uid": str(uuid.uuid4())}},
+        of,
+        spec,
+        plane.keys,
+        record,
+        secrets_of(plane),
+        {"plane-0": POD_IP},
     )
     means = Means(etcds.client, lambda: target, (str(KEY.to_public()),), ring)
     await take(order, means, datetime.now(UTC), lambda *_: None)
@@ -61,5 +68,5 @@ async def taken(plane: PlaneProcesses, target: Target, name: str, tenant: Obj | 
 async def store_of(plane: PlaneProcesses) -> bytes:
     """The snapshot file of a plane's store."""
     target = in_folder(plane.folder / "backups")
-    found = await taken(plane, target, "one")
+    found = await taken(plane, target, f"copy-{uuid.uuid4()}")
     return b"".join([chunk async for chunk in reading.store(target, found, [KEY])])
