@@ -1,5 +1,6 @@
 """Commands that run for long ask the kubeconfig's plugin for new credentials before the former ones end, or once refused."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,14 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
+from bulkhead.kube import portforward
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Resource
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import until
-from workstation.cli import connection, renewal
+from workstation.cli import connection, renewal, tunnel
 from workstation.cli.arguments import Host
+from workstation.cli.failures import CliError
 
 _REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 
@@ -33,11 +37,8 @@ class Plugin:
         (folder / "kubeconfig").write_text(yaml.safe_dump(document))
         self.host = Host(str(folder / "kubeconfig"), None)
 
-    async def was_asked(self, times: int) -> None:
-        async def asked() -> bool:
-            return (self.folder / "asked").read_text().count("\n") >= times
-
-        await until(asked, f"the plugin to be asked {times} times")
+    def asked(self) -> int:
+        return (self.folder / "asked").read_text().count("\n")
 
     def says(self, *, left: float | None = None, **status: str) -> None:
         if left is not None:
@@ -67,28 +68,37 @@ async def becomes(client: Client, token: str) -> None:
 
 async def test_a_token_is_renewed_before_it_ends(plugin: Plugin) -> None:
     plugin.says(token="one", left=62)
-    async with connection.host_client(plugin.host) as client, renewal.renewing(client, plugin.host):
-        await plugin.was_asked(2)
+    async with connection.host_client(plugin.host) as client:
         assert bearer(client) == "Bearer one"
         plugin.says(token="two", left=3600)
         await becomes(client, "two")
+        # Once to begin, and once because the first answer came to its end.
+        assert plugin.asked() == 2
+
+
+async def test_a_token_that_is_good_for_long_is_asked_for_once(plugin: Plugin) -> None:
+    plugin.says(token="one", left=3600)
+    async with connection.host_client(plugin.host) as client:
+        plugin.says(token="two", left=3600)
+        await asyncio.sleep(0)
+        assert (bearer(client), plugin.asked()) == ("Bearer one", 1)
 
 
 async def test_a_token_without_an_end_is_renewed_once_it_is_refused_and_a_plugin_that_fails_changes_nothing(
     plugin: Plugin,
 ) -> None:
     plugin.says(token="one")
-    async with connection.host_client(plugin.host) as client, renewal.renewing(client, plugin.host) as renewed:
+    async with connection.host_client(plugin.host) as client:
         (plugin.folder / "answer.json").write_text("{")
-        renewed.refused()
+        client.refused()
 
         async def asked() -> bool:
-            return not renewed._refused.is_set()
+            return plugin.asked() == 2
 
         await until(asked, "the plugin to be asked")
         assert bearer(client) == "Bearer one"
         plugin.says(token="two")
-        renewed.refused()
+        client.refused()
         await becomes(client, "two")
 
 
@@ -96,9 +106,10 @@ async def test_a_kubeconfig_without_a_plugin_is_left_alone(tmp_path: Path) -> No
     path = tmp_path / "kubeconfig"
     path.write_bytes(to_yaml(KubeConfig(server="https://127.0.0.1:1", token="one")))
     host = Host(str(path), None)
-    async with connection.host_client(host) as client, renewal.renewing(client, host) as renewed:
-        renewed.refused()
-        await renewal.Renewal(client, host).run()
+    async with connection.host_client(host) as client:
+        client.refused()
+        assert not client.renews
+        assert client._renewing is None
         assert bearer(client) == "Bearer one"
 
 
@@ -121,12 +132,52 @@ async def test_a_new_certificate_is_shown_on_the_next_call(
         return str(found["status"]["userInfo"]["username"])
 
     shows("one")
-    async with connection.host_client(plugin.host) as client, renewal.renewing(client, plugin.host) as renewed:
+    async with connection.host_client(plugin.host) as client:
         assert await name(client) == "one"
         shows("two")
-        renewed.refused()
+        client.refused()
 
         async def other() -> bool:
             return await name(client) == "two"
 
         await until(other, "the new certificate to be shown")
+
+
+async def test_a_tunnel_asks_for_others_once_its_credentials_are_refused(
+    plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It carries a user's commands for hours, and each of their connections is a request to the host."""
+    plugin.says(token="one")
+    made = tunnel.Tunnel(plugin.host, "red")
+
+    async def ready(client: Client, _: str) -> list[str]:
+        if bearer(client) != "Bearer two":
+            raise Unauthorized(401, "Unauthorized", "the token has ended")
+        return ["plane-0"]
+
+    async def opened(*_: object) -> str:
+        return "a connection"
+
+    monkeypatch.setattr(tunnel, "_ready", ready)
+    monkeypatch.setattr(tunnel, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(portforward, "open_port", opened)
+    async with made._client:
+        with pytest.raises(CliError, match="the token has ended"):
+            await made._open(looking=0)
+        plugin.says(token="two")
+        assert str(await made._open()) == "a connection"
+
+
+async def test_a_tunnel_without_a_plugin_says_at_once_that_its_credentials_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> list[str]:
+        raise Unauthorized(401, "Unauthorized", "the token has ended")
+
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(to_yaml(KubeConfig(server="https://127.0.0.1:1", token="one")))
+    made = tunnel.Tunnel(Host(str(path), None), "red")
+    monkeypatch.setattr(tunnel, "_ready", refused)
+    async with asyncio.timeout(10), made._client:
+        with pytest.raises(CliError, match="the token has ended"):
+            await made._open()

@@ -9,14 +9,19 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import execcredential, hostfile, interruption
 from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError, Exit
+from workstation.cli.renewal import LastingClient
 
 
-def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> Client:
-    """A client of the host cluster that waits `seconds` for an answer; `quiet` means not to ask the user for credentials."""
+def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> LastingClient:
+    """A client of the host cluster that waits `seconds` for an answer, and keeps its credentials good while it is open.
+
+    `quiet` means not to ask the user for credentials.
+    """
     path = hostfile.find_kubeconfig(host.kubeconfig)
     try:
-        data = execcredential.resolve(path.read_bytes(), path.parent, host.context, within=seconds if quiet else None)
-        config = KubeConfig.from_bytes(data, context=host.context, folder=path.parent)
+        data = path.read_bytes()
+        found = execcredential.ask(data, path.parent, host.context, within=seconds if quiet else None)
+        config = KubeConfig.from_bytes(found.data if found else data, context=host.context, folder=path.parent)
     except KeyboardInterrupt:
         # An error, because the commands say of a KeyboardInterrupt that what they began goes on, and nothing has begun.
         raise interruption.passed_on() from None
@@ -27,7 +32,7 @@ def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> Cl
             f"kubeconfig {path}: {error}",
             next_step="give another file with --kubeconfig, or another of its contexts with --context",
         ) from error
-    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=seconds)
+    return LastingClient(config, host, found, timeout=seconds)
 
 
 def plane_client(data: bytes, *, seconds: float, answer_bytes: int, list_bytes: int = 256 << 20) -> Client:

@@ -1,17 +1,18 @@
-"""Keeps the credentials of a command that runs for long: the kubeconfig's plugin is asked again before they end.
+"""A client of the host cluster whose credentials stay good: the kubeconfig's plugin is asked again before they end.
 
-A token of an identity provider is good for minutes, a certificate for an hour, and a console is open for a day. The plugin can
-ask the user nothing by then: if it fails, the former credentials stay, and the server's refusal says so.
+A token of a cloud is good for a quarter of an hour, one of an identity provider for minutes. A restore of many tenants, a chaos
+run, a tunnel or a console lasts longer. The plugin can ask the user nothing by then: if it fails, the former credentials stay,
+and the server's refusal says so.
 
     kubeconfig, exec ──> credentials, their end ──> shortly before, or once they were refused ──> exec again ──> the client
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
@@ -27,41 +28,53 @@ _ANSWER_SECONDS: Final = 30.0
 _LEAST_SECONDS: Final = 5.0
 
 
-class Renewal:
-    """Asks again until cancelled; for a kubeconfig without a plugin it does nothing."""
+class LastingClient(Client):
+    """A client that renews its credentials while it is open. `answered` is the first answer of the plugin; None without one."""
 
-    def __init__(self, client: Client, host: Host) -> None:
-        self._client = client
+    def __init__(self, config: KubeConfig, host: Host, answered: Answered | None, *, timeout: float) -> None:
+        super().__init__(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=timeout)
         self._host = host
+        self._answered = answered
         self._refused = asyncio.Event()
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        if self._answered is not None:
+            self._renewing = asyncio.create_task(self._renew(self._answered))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait([self._renewing])
+        await super().__aexit__(kind, error, trace)
+
+    @property
+    def renews(self) -> bool:
+        """Whether there is a plugin to ask."""
+        return self._answered is not None
 
     def refused(self) -> None:
         """The server no longer accepts the credentials: ask at once."""
         self._refused.set()
 
-    async def run(self) -> None:
-        """Renew until cancelled, or return if there is nothing to ask."""
-        # The plugin answers from its cache what it has just answered, and now it is known until when that is good.
-        try:
-            found = await self._ask()
-            if found is None:
-                return
-            self._use(found)
-        except (CliError, ConfigError):
-            found = Answered(b"", None)
+    async def _renew(self, found: Answered) -> None:
         while True:
-            left = _LEAST_SECONDS
             if found.ends is None:
                 await self._refused.wait()
             else:
-                left = max(left, (found.ends - datetime.now(UTC)).total_seconds() - _BEFORE_SECONDS)
+                left = max(_LEAST_SECONDS, (found.ends - datetime.now(UTC)).total_seconds() - _BEFORE_SECONDS)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await self._refused.wait()
             self._refused.clear()
             with contextlib.suppress(CliError, ConfigError):
                 found = await self._ask() or found
-                self._use(found)
+                config = KubeConfig.from_bytes(found.data, context=self._host.context, folder=self._path().parent)
+                self.transport.renew(config)
             await asyncio.sleep(_LEAST_SECONDS)
 
     async def _ask(self) -> Answered | None:
@@ -72,22 +85,5 @@ class Renewal:
             raise CliError(f"cannot read kubeconfig {path}: {error.strerror}") from error
         return await execcredential.ask_quietly(data, path.parent, self._host.context, within=_ANSWER_SECONDS)
 
-    def _use(self, found: Answered) -> None:
-        config = KubeConfig.from_bytes(found.data, context=self._host.context, folder=self._path().parent)
-        self._client.transport.renew(config)
-
     def _path(self) -> Path:
         return hostfile.find_kubeconfig(self._host.kubeconfig)
-
-
-@contextlib.asynccontextmanager
-async def renewing(client: Client, host: Host) -> AsyncIterator[Renewal]:
-    """Keep the client's credentials good until the block ends."""
-    renewal = Renewal(client, host)
-    task = asyncio.create_task(renewal.run())
-    try:
-        yield renewal
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

@@ -30,7 +30,6 @@ from workstation.cli.quotas import hostview, own, topmap
 from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
 from workstation.cli.quotas.topmap import Block, Paint
-from workstation.cli.renewal import renewing
 
 _COLOURS: Final = (32, 33, 34, 35, 36, 91, 92, 93, 94, 95, 96, 31)
 _HEADERS: Final = ("NOMINAL", "USED", "BORROWED", "LENT", "WAITING")
@@ -117,10 +116,9 @@ async def _show(request: TopRequest) -> int:
             if not its_own:
                 _print(await hostview.observe(client), request)
             return Exit.DONE
-        async with renewing(client, request.host) as renewal:
-            if its_own:
-                await _watch_own(shown, request, renewal.refused)
-            await _watch(client, request, renewal.refused)
+        if its_own:
+            await _watch_own(shown, request, client.refused)
+        await _watch(client, request, client.refused)
     return Exit.DONE
 
 

@@ -22,7 +22,7 @@ from bulkhead.api.podphase import serves
 from bulkhead.kube import portforward
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ConfigError, KubeError
+from bulkhead.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.proxy import RawConnection
 from workstation.cli import connection
@@ -146,8 +146,10 @@ class Tunnel:
                     return await portforward.open_port(self._client, pod, self._namespace, _API_PORT)
             except KubeError as error:
                 why = str(error)
-                if getattr(error, "status", 0) in {401, 403}:
+                if isinstance(error, Forbidden) or (isinstance(error, Unauthorized) and not self._client.renews):
                     break
+                if isinstance(error, Unauthorized):
+                    self._client.refused()
             if asyncio.get_running_loop().time() >= until:
                 break
             await asyncio.sleep(_PAUSE_SECONDS)

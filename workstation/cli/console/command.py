@@ -28,7 +28,7 @@ from workstation.cli.credentials import browser
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.parsing import RAW, Parser
-from workstation.cli.renewal import renewing
+from workstation.cli.renewal import LastingClient
 from workstation.console.board import Board
 from workstation.console.server import Console, Question
 
@@ -87,14 +87,14 @@ def run(request: ConsoleRequest) -> int:
     return eventloop.run(_run(request, host, connection.host_client(host)))
 
 
-async def _run(request: ConsoleRequest, host: Host, opened: Client) -> int:
+async def _run(request: ConsoleRequest, host: Host, opened: LastingClient) -> int:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with opened as client, renewing(client, host) as renewal:
+    async with opened as client:
         board = Board()
-        followed, questions = await _followed(client, host, board, request, renewal.refused)
+        followed, questions = await _followed(client, host, board, request, client.refused)
         way = "live" if request.file is None else "own"
         async with Console(board, questions, way=way) as server, following(followed):
             await _listen(server, request.port)

@@ -112,7 +112,7 @@ def create_tenant(request: CreateRequest) -> int:
         return eventloop.run(_create(request, tenant))
     except KeyboardInterrupt:
         raise CliError(
-            f"interrupted; creation of tenant {name} continues in the background",
+            f"interrupted; if tenant {name} was created already, the controller goes on with it",
             next_step=f"bulkhead tenant describe {name}",
             code=Exit.INTERRUPTED,
         ) from None

@@ -65,7 +65,7 @@ def snapshot(request: SnapshotRequest) -> int:
     try:
         return eventloop.run(_snapshot(request))
     except KeyboardInterrupt:
-        next_step = f"the controller goes on: kubectl get tenantsnapshot {request.name}"
+        next_step = f"if it was asked for already, the controller goes on: kubectl get tenantsnapshot {request.name}"
         raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None
 
 
