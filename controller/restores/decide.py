@@ -51,7 +51,8 @@ class Facts:
     """What is there.
 
     refused: why the snapshot cannot be used; empty if nothing speaks against it.
-    began, filled: whether that is recorded in the TenantRestore.
+    began: when it began; where there is no plane yet, when it was asked for. None if neither is known.
+    filled: whether that is recorded in the TenantRestore.
     keys: whether the keys of the snapshot are on the host.
     built: whether there was a plane: a StatefulSet, a claim, or keys of it.
     stopped: whether no pod of plane and syncer is left, and none will come.
@@ -82,6 +83,9 @@ class Decision:
 
 def decide(facts: Facts, now: datetime) -> Decision:
     """The next step."""
+    if facts.filled and not facts.built:
+        # Its Tenant was deleted, and what has the name now would start with empty volumes, under the identity of the former.
+        return Decision(Step.REFUSE, "the plane whose volumes it had filled is gone; run the command again")
     if facts.filled:
         return Decision(Step.COMPARE if facts.answers else Step.START)
     if not facts.full and (why := facts.refused or _overdue(facts, now)):

@@ -44,6 +44,11 @@ def began(request: Obj) -> datetime | None:
     return _moment(request, "startTime")
 
 
+def asked(request: Obj) -> datetime | None:
+    """When it was asked for."""
+    return datetime.fromisoformat(str(request["metadata"]["creationTimestamp"]))
+
+
 def filled(request: Obj) -> datetime | None:
     """When every volume was filled; None if that is not recorded."""
     return _moment(request, "filledTime")

@@ -39,12 +39,13 @@ async def stored(target: Target, ring: Ring, order: Order) -> Manifest | None:
     name, spec = order.name, order.spec
     try:
         found = await reading.named(target, ring, spec.identity, name)
+        there = await reading.sizes(target, found)
     except (AbsentError, DeniedError):
         # S3 answers so too for what is not there, if the credentials may not list.
         return None
     except RefusedError as error:
         raise NameTakenError(f"something is stored under the name {name} already, and {error}: {_ADVICE}") from error
-    if judge(found, await reading.sizes(target, found), Taker(MOST_STORE_BYTES, spec.identity)):
+    if judge(found, there, Taker(MOST_STORE_BYTES, spec.identity)):
         return None
     of_slot = has_finalizer(order.request) and slot_of(order.request, Plane(spec.tenant, spec.identity)) is not None
     if of_slot or found.attempt.startswith(_owner(order.uid)):

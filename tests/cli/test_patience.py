@@ -16,7 +16,7 @@ from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, KubeError, Throttled, Timeout, Unavailable, unreachable
+from bulkhead.kube.errors import ApiError, Forbidden, KubeError, Throttled, Timeout, Unavailable, unreachable
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.restores import status as restorestatus
 from controller.restores.decide import Step
@@ -71,6 +71,7 @@ async def test_an_api_that_does_not_answer_ends_no_wait() -> None:
         Waits("etcd starts"),
         Unavailable(503, "", "no leader"),
         Timeout("nothing for 15 s"),
+        ApiError(500, "InternalError", "etcdserver: request timed out"),
         "done",
     )
     assert await looks.until(60) == "done"
@@ -80,6 +81,7 @@ async def test_an_api_that_does_not_answer_ends_no_wait() -> None:
         "tenant red: etcd starts",
         "tenant red: the host's API does not answer: 503: no leader",
         "tenant red: the host's API does not answer: nothing for 15 s",
+        "tenant red: the host's API does not answer: InternalError: etcdserver: request timed out",
     ]
 
 

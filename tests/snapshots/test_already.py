@@ -89,13 +89,17 @@ async def test_the_scheduled_one_of_a_slot_is_that_of_whichever_host_took_it(tar
             await already.stored(target, RING, order(SLOT, **meta))
 
 
-async def test_credentials_that_may_not_look_change_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("look", ["small", "size"])
+async def test_credentials_that_may_not_look_change_nothing(
+    target: Target, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
     """S3 answers 403 for an object that is not there, if one may not list."""
 
-    async def denied(*_: object) -> bytes:
+    async def denied(*_: object) -> None:
         raise DeniedError("403")
 
-    monkeypatch.setattr(Target, "small", denied)
+    await store(target, of("red-1", "another"))
+    monkeypatch.setattr(Target, look, denied)
     assert await already.stored(target, RING, order("red-1")) is None
 
 

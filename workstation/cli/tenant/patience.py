@@ -8,14 +8,12 @@ look ──> done: its result
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from bulkhead.kube.errors import Throttled, Timeout, Unavailable
+from bulkhead.kube.errors import KubeError, may_pass
 from workstation.cli.output import Progress
 
 T = TypeVar("T")
-# What the API answers, or does not, while it is away. Any other error ends a wait.
-SILENT: Final = (Unavailable, Throttled, Timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,8 @@ async def until(
 ) -> T:
     """The first result of `look` that is not Waits. It looks at least once, and a last time at the deadline.
 
-    A look has to be safe to repeat after a request of it got no answer. Raises LateError, and what a look raises but SILENT.
+    A look has to be safe to repeat after a request of it got no answer. Raises LateError, and what a look raises that does not
+    pass by itself.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
@@ -47,7 +46,9 @@ async def until(
         pause, silent = every, False
         try:
             found = await look()
-        except SILENT as error:
+        except KubeError as error:
+            if not may_pass(error):
+                raise
             silent, last = True, f"the host's API does not answer: {error}"
             pause = max(every, getattr(error, "retry_after", None) or 0.0)
         else:

@@ -107,6 +107,15 @@ class RestoreBegun(Facet):
             return turn
         return await self._step(turn, request, found)
 
+    async def forget(self, tenant: str) -> None:
+        """End what had begun for a plane that is gone: the next Tenant of its name would go on with it."""
+        begun = [request for request in self.requests.pending(tenant) if status.began(request) is not None]
+        # A plane that is kept goes on with it once a Tenant adopts it.
+        if begun and await self.host.is_gone(tenant):
+            for request in begun:
+                await self.host.report(request, status.failed(request, "its Tenant was deleted", self.clock.now()))
+                _log.warning("restore %s ended: its Tenant was deleted", request["metadata"]["name"], extra={"tenant": tenant})
+
     def report(self, seen: Seen) -> Report:
         """That a restore is at work, before anything else."""
         found = seen.turn.of(AtWork)
@@ -169,7 +178,7 @@ class RestoreBegun(Facet):
             why = "; ".join(filter(None, (why, "the key that its Secrets are encrypted with is missing")))
         facts = Facts(
             refused=why,
-            began=began,
+            began=began or (None if standing.built else status.asked(request)),
             filled=status.filled(request) is not None,
             keys=bundle is not None,
             built=standing.built,

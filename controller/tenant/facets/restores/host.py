@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from bulkhead.api import labels, planeidentity
+from bulkhead.api import labels, names, planeidentity
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
 from bulkhead.kube import resources as kinds
@@ -61,6 +61,10 @@ class RestoreHost:
             return request
         body = {"metadata": {"uid": request["metadata"]["uid"]}, "status": wanted}
         return await self._client.patch(kinds.TENANT_RESTORES, request["metadata"]["name"], body, subresource="status")
+
+    async def is_gone(self, tenant: str) -> bool:
+        """Whether nothing is left of a tenant's plane."""
+        return await self._find(kinds.NAMESPACES, names.plane_namespace(tenant), None) is None
 
     async def look(self, spec: PlaneSpec, now: datetime, *, keys: bool) -> Standing:
         """How the plane stands. `keys`: whether it has keys."""

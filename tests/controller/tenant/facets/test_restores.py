@@ -52,6 +52,10 @@ class Host:
         self.done = list[str]()
         self.dropped = dict[str, str]()
         self._refusals = refusals or {}
+        self.kept = False
+
+    async def is_gone(self, _: str) -> bool:
+        return not self.kept
 
     async def mirrored(self, _: object, resource: Any) -> list[Obj]:
         if resource.kind in self._refusals:
@@ -281,3 +285,22 @@ async def test_keys_that_were_written_since_they_were_read_stay() -> None:
 
     await RestoreHost(cast("Any", Client())).drop(plane_spec(), LEFT)
     assert versions == [(SECRET, "7"), (FORMER_KEY, "8")]
+
+
+@pytest.mark.parametrize(
+    ("began", "kept", "ended"), [(True, False, 1), (True, True, 0), (False, False, 0)], ids=["gone", "kept", "not begun"]
+)
+async def test_what_had_begun_for_a_plane_that_is_gone_is_not_gone_on_with(began: bool, kept: bool, ended: int) -> None:
+    """The next Tenant of the name would start with empty volumes, under the identity of the former."""
+    clock, host = FakeClock(), Host()
+    host.kept = kept
+    request = filled(clock)
+    if began:
+        request["status"]["startTime"] = clock.now().isoformat()
+    requests = SimpleNamespace(pending=lambda name: [request] if name == "team-a" else [])
+    facet = RestoreBegun(cast("Any", requests), cast("Any", host), clock, cast("Any", None))
+    await facet.forget("team-a")
+    assert len(host.done) == ended
+    assert all("'reason': 'Failed'" in told and "its Tenant was deleted" in told for told in host.done)
+    await facet.forget("another")
+    assert len(host.done) == ended
