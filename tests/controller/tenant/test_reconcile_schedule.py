@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bulkhead.api import labels
+from bulkhead.api import labels, names, planeidentity
 from bulkhead.api.conditions import Reason, SnapshotReason, condition_of
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
@@ -225,6 +225,30 @@ async def test_thinning_takes_what_is_stored_along_and_leaves_everything_else(wo
     for hour in (2, 3, 6, 7):
         assert (homes[hour] / "manifest.json").is_file()
     assert "thin-by-hand" in await world.of("thin")
+
+
+async def test_while_a_plane_lacks_its_data_none_is_taken_and_none_deleted(world: World) -> None:
+    """Those of an empty plane would have its identity, and take the places of what it can be restored from."""
+    await ask(world.client, "lost", backup=HOURLY)
+    tenant = await world.settle("lost")
+    plane, now = Plane("lost", tenant["status"]["planeIdentity"]), world.clock.now()
+    data = {planeidentity.UID_KEY: "before", planeidentity.QUARANTINE_KEY: "plane changed identity"}
+    record: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": planeidentity.NAME}, "data": data}
+    await world.client.create(kinds.CONFIG_MAPS, record, names.plane_namespace("lost"))
+    for hour in (5, 4, 3, 2):
+        asked = request(plane, now - timedelta(hours=hour))
+        await world.client.create(kinds.TENANT_SNAPSHOTS, asked)
+        await world.taken(asked["metadata"]["name"], plane, now - timedelta(hours=hour))
+    before = await world.of("lost")
+    world.clock.ahead = timedelta(hours=24)
+    told = condition_of(await world.settle("lost"), "LastSnapshot")
+    assert await world.of("lost") == before
+    assert "none is taken and none deleted while the plane does not have its data: plane changed identity" in told["message"]
+    # The control: once an admin has accepted it, the schedule goes on.
+    await world.client.delete(kinds.CONFIG_MAPS, planeidentity.NAME, names.plane_namespace("lost"))
+    await world.settle("lost")
+    await world.gone(name_of(plane, now - timedelta(hours=5)))
+    assert name_of(plane, slot(plane, 3600, world.clock.now())) in await world.of("lost")
 
 
 async def test_what_cannot_be_deleted_stays_with_its_object_and_goes_later(world: World, monkeypatch: Any) -> None:

@@ -1,20 +1,24 @@
 """Asks for the snapshot of the present slot, deletes those that the retention does not keep, and reports the last whole one.
 
 Each write may be repeated: names follow from the slot, deletions have the object's UID. What is stored goes by the object's
-finalizer (`controller.snapshots.removal`).
+finalizer (`controller.snapshots.removal`). While a plane does not have the data that it had, nothing is asked for and nothing is
+deleted: snapshots of an empty plane have the same identity, and would take the places of those that it can be restored from.
 """
 
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from bulkhead.api import planeidentity
 from bulkhead.api.objects import Obj
+from bulkhead.api.planeidentity import Recorded
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
 from bulkhead.work.clock import Clock
 from controller import metrics
 from controller.host.snapshots import Snapshots
+from controller.inside.access import PlaneHealth
 from controller.snapshots import schedule, thinning
 from controller.snapshots.removal import SnapshotRemovals
 from controller.snapshots.schedule import Plane
@@ -48,8 +52,8 @@ class SnapshotSchedule(Facet):
         if not backup.every_seconds:
             return turn.plus(Standing(0, now=now))
         moment = schedule.slot(plane, backup.every_seconds, now)
-        has_place = self.removals.has_place(backup.target)
-        if has_place:
+        has_place, held = self.removals.has_place(backup.target), _held(turn)
+        if has_place and not held:
             await self._ask(schedule.request(plane, moment), listed)
             await self._thin(thinning.surplus(thinning.of(listed, plane), backup)[:_DELETED_AT_ONCE], listed)
         covered = [found for request in listed if (found := schedule.covers(request, plane.identity)) is not None]
@@ -62,6 +66,7 @@ class SnapshotSchedule(Facet):
                 has_place=has_place,
                 target=backup.target,
                 trouble=schedule.trouble(listed, plane),
+                held=held,
             )
         )
 
@@ -95,3 +100,11 @@ class SnapshotSchedule(Facet):
                 await self.client.delete(kinds.TENANT_SNAPSHOTS, name, uid=uids[name])
             except (NotFound, Conflict):
                 continue
+
+
+def _held(turn: Turn) -> str:
+    """Why snapshots are neither taken nor deleted for now; empty if the plane has its data, as far as that is known."""
+    record, health = turn.of(Recorded) or Recorded(), turn.of(PlaneHealth) or PlaneHealth()
+    reported = str((turn.observed.tenant.get("status") or {}).get("planeClusterUID") or "")
+    lost = planeidentity.lost(record, reported, health.cluster_uid)
+    return f"none is taken and none deleted while the plane does not have its data: {lost}" if lost else ""

@@ -18,7 +18,11 @@ _PLACE: Final = "set backup.target and backup.recipients of the chart (docs/back
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What was found. every: seconds between two snapshots, 0 for no schedule; trouble: why the latest is not whole yet."""
+    """What was found.
+
+    every: seconds between two snapshots, 0 for no schedule. trouble: why the latest is not whole yet. held: why none is taken
+    and none deleted for now.
+    """
 
     every: int
     now: datetime
@@ -27,6 +31,7 @@ class Standing:
     has_place: bool = True
     target: str = ""  # the name of the place; empty for that of the installation
     trouble: str = ""
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +64,13 @@ def _verdict(standing: Standing, *, overdue: bool) -> Verdict:
             "False", Reason.NO_BACKUP_PLACE, f"snapshots are scheduled and cannot be stored: {_place(standing.target)}"
         )
     last = f"the last whole snapshot is of {timestamp(standing.last)}" if standing.last else "there is no whole snapshot yet"
-    why = f"; {standing.trouble}" if standing.trouble else ""
+    held = f"; {standing.held}" if standing.held else ""
+    why = held or (f"; {standing.trouble}" if standing.trouble else "")
     if overdue:
         return Verdict("False", Reason.BACKUP_OVERDUE, f"{last}, and one was due{why}")
     if standing.last is None:
         return Verdict("Unknown", Reason.PROVISIONING, f"{last}{why}")
-    return Verdict("True", Reason.READY, last)
+    return Verdict("True", Reason.READY, f"{last}{held}")
 
 
 def _place(target: str) -> str:

@@ -74,6 +74,14 @@ def test_before_the_first_it_is_overdue_once_and_stays_so_until_there_is_one() -
     assert told(made(now, now - HOUR, of=of)) == ("True", Reason.READY)
 
 
+@pytest.mark.parametrize(("last", "truth"), [(NOW - HOUR, "True"), (None, "Unknown"), (NOW - 99 * HOUR, "False")])
+def test_why_none_is_taken_for_now_is_told_also_while_the_last_one_is_recent(last: datetime | None, truth: str) -> None:
+    found = made(last=last, trouble="the bucket is full", held="none is taken")
+    assert told(found)[0] == truth
+    message = (found.report.conditions[LAST] or told(found)).message  # type: ignore[union-attr]
+    assert message.endswith("; none is taken")
+
+
 def test_once_all_are_deleted_the_next_one_is_awaited_anew() -> None:
     of = with_condition(made(last=NOW - HOUR), NOW - 99 * HOUR, tenant())
     assert told(made(of=of)) == ("Unknown", Reason.PROVISIONING)
