@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import certifi
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError
 from obstore.store import LocalStore, S3Store
 
 from bulkhead.snapshots.place import Place
@@ -41,6 +41,10 @@ class AbsentError(TargetError):
 
 class DeniedError(TargetError):
     """The credentials do not suffice for it."""
+
+
+class PresentError(TargetError):
+    """There is such an object already."""
 
 
 class Target:
@@ -70,10 +74,10 @@ class Target:
         except (BaseError, FileNotFoundError, PermissionError) as error:
             raise self._error("store", path, error) from error
 
-    async def put_small(self, path: str, data: bytes) -> None:
-        """Store a few bytes, in one step. Raises TargetError."""
+    async def put_small(self, path: str, data: bytes, *, new: bool = False) -> None:
+        """Store a few bytes, in one step. `new`: only if there is nothing, else PresentError. Raises TargetError."""
         try:
-            await obstore.put_async(self._store, path, data, use_multipart=False)
+            await obstore.put_async(self._store, path, data, use_multipart=False, mode="create" if new else "overwrite")
         except (BaseError, FileNotFoundError, PermissionError) as error:
             raise self._error("store", path, error) from error
 
@@ -129,7 +133,11 @@ class Target:
     def _error(self, what: str, path: str, error: BaseException) -> TargetError:
         # Only the first line: the rest is the library's view of its own insides.
         words = str(error).partition("\n")[0][:_WORDS]
-        kinds = ((FileNotFoundError, AbsentError), (PermissionDeniedError | PermissionError, DeniedError))
+        kinds = (
+            (FileNotFoundError, AbsentError),
+            (PermissionDeniedError | PermissionError, DeniedError),
+            (AlreadyExistsError, PresentError),
+        )
         kind = next((ours for theirs, ours in kinds if isinstance(error, theirs)), TargetError)
         return kind(f"cannot {what} {path} at {self.place}: {words}")
 

@@ -1,7 +1,7 @@
 """The places for snapshots of one installation: its own, which has no name, and those that classes choose by name.
 
-Credentials of a named place are the files of a Secret of its own, read at each use: a rotated Secret counts at once, and no
-place is ever opened with the credentials of another.
+Credentials are the files of a Secret for each place, read at each use: a rotated Secret counts at once, and no place is ever
+opened with the credentials of another.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,6 +12,7 @@ from typing import Final, Self
 
 from bulkhead.signing import Ring
 from bulkhead.snapshots.namedtargets import NamedTarget
+from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import Target, TargetError
 from controller.settings import Settings
 from controller.snapshots.take import EtcdOpened, Means
@@ -24,6 +25,8 @@ _KEYS: Final = {
 }
 _NEEDED: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _MOST_BYTES: Final = 16 * 1024
+# The folder with the installation's own credentials; the name of a target has no underscore.
+OWN: Final = "_own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,9 @@ class Places:
     @classmethod
     def of(cls, settings: Settings, etcd: EtcdOpened, ring: Callable[[], Awaitable[Ring]]) -> Self:
         """The places of these settings. `etcd` opens a plane's store, `ring` gives the installation's keys."""
-        own = None
+        own, folder = None, Path(settings.backup_credentials)
         if settings.backup_target:
-            own = Means(etcd, partial(Target, settings.backup_place), settings.backup_recipients, ring)
-        folder = Path(settings.backup_credentials)
+            own = Means(etcd, partial(own_target, settings.backup_place, folder), settings.backup_recipients, ring)
         targets = settings.named_targets
         return cls(own, {found.name: Means(etcd, partial(opened, found, folder), found.recipients, ring) for found in targets})
 
@@ -56,20 +58,33 @@ class Places:
         )
 
 
+def own_target(place: Place, credentials: Path) -> Target:
+    """The installation's place, with the credentials of its Secret as they are now. Raises TargetError.
+
+    Without a Secret they are those of the environment, such as a role that a cloud gives to the pod.
+    """
+    folder = credentials / OWN
+    if place.scheme == "file" or not folder.is_dir():
+        return Target(place)
+    return Target(place, _read(folder, "the installation's target"))
+
+
 def opened(named: NamedTarget, credentials: Path) -> Target:
     """A named place, with the credentials in its folder. Raises TargetError."""
     if named.place.scheme == "file":
         return Target(named.place)
+    return Target(named.place, _read(credentials / named.name, f"target {named.name}"))
+
+
+def _read(folder: Path, whose: str) -> dict[str, str]:
     found = {}
     for key, ours in _KEYS.items():
         try:
-            with (credentials / named.name / key).open("rb") as file:
+            with (folder / key).open("rb") as file:
                 found[ours] = file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
         except FileNotFoundError:
             if key in _NEEDED:
-                raise TargetError(
-                    f"target {named.name}: its credentialsSecret has no {key}: no other credentials are used for it"
-                ) from None
+                raise TargetError(f"{whose}: its credentialsSecret has no {key}: no other credentials are used for it") from None
         except OSError as error:
-            raise TargetError(f"target {named.name}: its credentials cannot be read: {error.strerror}") from error
-    return Target(named.place, found)
+            raise TargetError(f"{whose}: its credentials cannot be read: {error.strerror}") from error
+    return found

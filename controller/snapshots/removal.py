@@ -109,6 +109,9 @@ class SnapshotRemovals:
             found = opened((await target.small(path)).decode("utf-8", "replace"), ring)
             stored = stored_of(request, found)
         except AbsentError:
+            location = text(mapping(request.get("status")).get("location"))
+            if location and not location.startswith(f"{target.place}/"):
+                _log.warning("snapshot %s stays stored at %s: the target is %s now", name, location, target.place)
             return
         except (RefusedError, LayoutError) as error:
             _log.warning("what is stored of snapshot %s stays: %s", name, error)

@@ -27,10 +27,10 @@ from bulkhead.snapshots.frames import Frames
 from bulkhead.snapshots.layout import MANIFEST, PLANE, STORE, folder
 from bulkhead.snapshots.manifest import Manifest, Part
 from bulkhead.snapshots.sealing import Sealing
-from bulkhead.snapshots.target import Target, TargetError
+from bulkhead.snapshots.target import PresentError, Target, TargetError
 from controller.plane.secrets import KeyMaterial
 from controller.snapshots import already
-from controller.snapshots.already import MOST_STORE_BYTES
+from controller.snapshots.already import MOST_STORE_BYTES, NameTakenError
 from controller.snapshots.spec import Order
 
 _log = logging.getLogger(__name__)
@@ -61,8 +61,9 @@ async def take(order: Order, means: Means, now: datetime, on_progress: Callable[
         target, ring = means.target(), await means.ring()
         home = folder(order.spec.identity, order.name)
         location = f"{target.place}/{home}/{MANIFEST}"
-        if (earlier := await already.stored(target, ring, order)) is not None:
-            return earlier, location
+        there = await already.look(target, ring, order)
+        if there.manifest is not None:
+            return there.manifest, location
         attempt = already.new_attempt(order.uid)
         parts: dict[str, Part] = {}
         try:
@@ -72,7 +73,7 @@ async def take(order: Order, means: Means, now: datetime, on_progress: Callable[
             parts[PLANE] = await _put(target, f"{home}/{attempt}/{PLANE}", _once(data), means.recipients)
             made = _manifest(order, attempt, parts, means.recipients, now)
             envelope = ring.sign(manifest.PURPOSE, made.text())
-            await target.put_small(f"{home}/{MANIFEST}", envelope.encode())
+            await _finish(target, f"{home}/{MANIFEST}", envelope, new=there.unseen)
         except BaseException:
             await _remove(target, [f"{home}/{attempt}/{name}" for name in (STORE, PLANE)])
             raise
@@ -84,6 +85,13 @@ async def _put(target: Target, path: str, chunks: AsyncGenerator[bytes, None], r
     async with aclosing(chunks):
         await target.put(path, sealing.stream())
     return Part(sealing.size, sealing.sha256, sealing.plain)
+
+
+async def _finish(target: Target, path: str, envelope: str, *, new: bool) -> None:
+    try:
+        await target.put_small(path, envelope.encode(), new=new)
+    except PresentError as error:
+        raise NameTakenError(f"a snapshot of this name is stored already: {already.ADVICE}") from error
 
 
 async def _once(data: bytes) -> AsyncGenerator[bytes, None]:

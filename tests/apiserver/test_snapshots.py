@@ -327,7 +327,7 @@ async def test_a_controller_that_dies_takes_it_again(
 ) -> None:
     reached, put = asyncio.Event(), Target.put_small
 
-    async def dies(self: Target, path: str, data: bytes) -> None:
+    async def dies(self: Target, path: str, data: bytes, **_: bool) -> None:
         reached.set()
         await asyncio.Event().wait()
 
@@ -356,8 +356,8 @@ async def test_a_controller_that_dies_before_its_report_takes_it_once(
 ) -> None:
     put, reached = Target.put_small, asyncio.Event()
 
-    async def stores_and_dies(self: Target, path: str, data: bytes) -> None:
-        await put(self, path, data)
+    async def stores_and_dies(self: Target, path: str, data: bytes, **how: bool) -> None:
+        await put(self, path, data, **how)
         reached.set()
         raise asyncio.CancelledError
 

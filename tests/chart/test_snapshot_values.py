@@ -4,10 +4,21 @@ from typing import Final
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from controller.settings import SettingsError, load
+from controller.snapshots.places import OWN
 from tests.kit.helmchart import environment, rendered
 
 RECIPIENT: Final = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
+
+
+def _controller(*arguments: str) -> Obj:
+    """The controller's pod."""
+    (made,) = [
+        obj for obj in rendered(*arguments) if obj["kind"] == "Deployment" and obj["metadata"]["name"] == "bulkhead-controller"
+    ]
+    pod: Obj = made["spec"]["template"]["spec"]
+    return pod
 
 
 def test_where_snapshots_go_reaches_the_controller() -> None:
@@ -20,7 +31,16 @@ def test_where_snapshots_go_reaches_the_controller() -> None:
     assert str(settings.backup_place) == "s3://backups/of-this-host"
     assert settings.backup_place.plain_http
     assert settings.backup_recipients == (RECIPIENT,)
-    assert "AWS_ACCESS_KEY_ID" not in given  # from the Secret, and never as a value
+    assert "AWS_ACCESS_KEY_ID" not in given  # the Secret is mounted, so that a rotated one counts
+    pod = _controller(
+        "--set", "backup.target=s3://backups", "--set", f"backup.recipients={{{RECIPIENT}}}",
+        "--set", "backup.credentialsSecret=s3",
+    )  # fmt: skip
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts["credentials"] == f"{settings.backup_credentials}/{OWN}"
+    assert {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume} == {
+        "credentials": "s3"
+    }
     volume = environment("--set", "backup.volumeClaim=disk", "--set", f"backup.recipients={{{RECIPIENT}}}")
     assert str(load(volume).backup_place) == "file:///backups"
 
@@ -37,10 +57,7 @@ def test_further_places_reach_the_controller_each_with_credentials_of_its_own() 
         "archive": "s3://archive/a", "cold": "file:///targets/cold",
     }  # fmt: skip
     assert all(found.recipients == (RECIPIENT,) for found in settings.named_targets)
-    (made,) = [
-        obj for obj in rendered(*arguments) if obj["kind"] == "Deployment" and obj["metadata"]["name"] == "bulkhead-controller"
-    ]
-    pod = made["spec"]["template"]["spec"]
+    pod = _controller(*arguments)
     mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
     assert mounts["target-cold"] == "/targets/cold"
     assert mounts["credentials-archive"] == f"{settings.backup_credentials}/archive"

@@ -14,7 +14,7 @@ from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import DeniedError, Target
 from controller.pki.signingkeys import new_files, ring_of
 from controller.snapshots import already
-from controller.snapshots.already import NameTakenError
+from controller.snapshots.already import Found, NameTakenError
 from controller.snapshots.schedule import FINALIZER
 from controller.snapshots.spec import Order
 from tests.kit.tenantsamples import plane_spec
@@ -47,13 +47,13 @@ def of(name: str, uid: str) -> Manifest:
 
 
 async def test_where_nothing_is_stored_the_name_is_free(target: Target) -> None:
-    assert await already.stored(target, RING, order("red-1")) is None
+    assert await already.look(target, RING, order("red-1")) == Found()
 
 
 async def test_what_this_very_object_has_stored_is_it(target: Target) -> None:
     kept = of("red-1", "one")
     await store(target, kept)
-    assert await already.stored(target, RING, order("red-1")) == kept
+    assert await already.look(target, RING, order("red-1")) == Found(kept)
 
 
 @pytest.mark.parametrize(
@@ -70,23 +70,23 @@ async def test_what_this_very_object_has_stored_is_it(target: Target) -> None:
 async def test_what_is_not_this_objects_is_not_replaced(target: Target, found: Manifest, envelope: str, words: str) -> None:
     await store(target, found, envelope)
     with pytest.raises(NameTakenError, match=words):
-        await already.stored(target, RING, order("red-1"))
+        await already.look(target, RING, order("red-1"))
 
 
 @pytest.mark.parametrize("whose", ["one", "another"])
 async def test_what_is_not_whole_is_no_snapshot(target: Target, whose: str) -> None:
     await store(target, of("red-1", whose), parts=1)
-    assert await already.stored(target, RING, order("red-1")) is None
+    assert await already.look(target, RING, order("red-1")) == Found()
 
 
 async def test_the_scheduled_one_of_a_slot_is_that_of_whichever_host_took_it(target: Target) -> None:
     kept = of(SLOT, "on the host that was lost")
     await store(target, kept)
-    assert await already.stored(target, RING, order(SLOT, **SCHEDULED)) == kept
+    assert await already.look(target, RING, order(SLOT, **SCHEDULED)) == Found(kept)
     # Anyone can give an object such a name; the finalizer and the labels are what a schedule gives.
     for meta in ({}, {"finalizers": [FINALIZER]}, {"labels": SCHEDULED["labels"]}):
         with pytest.raises(NameTakenError):
-            await already.stored(target, RING, order(SLOT, **meta))
+            await already.look(target, RING, order(SLOT, **meta))
 
 
 @pytest.mark.parametrize("look", ["small", "size"])
@@ -100,7 +100,7 @@ async def test_credentials_that_may_not_look_change_nothing(
 
     await store(target, of("red-1", "another"))
     monkeypatch.setattr(Target, look, denied)
-    assert await already.stored(target, RING, order("red-1")) is None
+    assert await already.look(target, RING, order("red-1")) == Found(unseen=True)
 
 
 def test_two_attempts_at_one_object_have_two_folders_with_one_owner() -> None:

@@ -10,7 +10,7 @@ from bulkhead.snapshots.namedtargets import NamedTarget, read
 from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import TargetError
 from controller.settings import SettingsError, load
-from controller.snapshots.places import Places, opened
+from controller.snapshots.places import OWN, Places, opened, own_target
 
 RECIPIENT = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 ARCHIVE = {"target": "s3://archive/cluster-a", "endpoint": "https://minio:9000", "region": "eu", "recipients": [RECIPIENT]}
@@ -76,6 +76,24 @@ def test_a_named_place_is_never_opened_with_other_credentials(tmp_path: Path, mo
     (tmp_path / "cold" / "AWS_SECRET_ACCESS_KEY").unlink()
     with pytest.raises(TargetError, match="AWS_SECRET_ACCESS_KEY"):
         opened(cold, tmp_path)
+
+
+def test_the_installations_own_place_is_opened_with_its_secret_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that a rotator keeps fresh ends within hours, and the controller runs for weeks."""
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(key, "of-the-environment")
+    place = Place("s3", "backups")
+    assert own_target(place, tmp_path)._store.config.get("access_key_id") in {None, "of-the-environment"}  # type: ignore[union-attr]
+    (tmp_path / OWN).mkdir()
+    with pytest.raises(TargetError, match="the installation's target: its credentialsSecret has no AWS_ACCESS_KEY_ID"):
+        own_target(place, tmp_path)
+    for number in ("one", "two"):
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            (tmp_path / OWN / key).write_text(f"{key}-{number}\n")
+        config = own_target(place, tmp_path)._store.config  # type: ignore[union-attr]
+        assert (config["access_key_id"], config["session_token"]) == (f"AWS_ACCESS_KEY_ID-{number}", f"AWS_SESSION_TOKEN-{number}")
 
 
 def test_a_place_that_is_not_there_is_told_by_its_name() -> None:

@@ -9,7 +9,7 @@ import certifi
 import pytest
 
 from bulkhead.snapshots.place import Place
-from bulkhead.snapshots.target import AbsentError, Target, TargetError
+from bulkhead.snapshots.target import AbsentError, PresentError, Target, TargetError
 from tests.kit.bucket import KEY, Bucket, bucket
 
 
@@ -51,6 +51,16 @@ async def test_an_upload_that_breaks_off_leaves_nothing(target: Target, pieces: 
     with pytest.raises(RuntimeError, match="the source died"):
         await target.put("torn", stream(pieces, fails=True))
     assert await target.size("torn") is None
+
+
+async def test_what_is_new_replaces_nothing(tmp_path: Path) -> None:
+    target = Target(Place("file", str(tmp_path)))
+    await target.put_small("a/b", b"first", new=True)
+    with pytest.raises(PresentError, match="cannot store a/b"):
+        await target.put_small("a/b", b"second", new=True)
+    assert await target.small("a/b") == b"first"
+    await target.put_small("a/b", b"third")
+    assert await target.small("a/b") == b"third"
 
 
 async def test_what_is_too_large_to_be_small_is_not_read_whole(target: Target) -> None:
