@@ -50,18 +50,24 @@ def record(tenant: Obj) -> Obj:
 
 def accepted_before(tenant: Obj, found: Obj | None) -> Obj | None:
     """The Tenant with its last accepted spec; None if that is unknown, or is its present spec."""
-    data = section_of(found or {}, "data")
-    if data.get(_UID) != tenant["metadata"].get("uid"):
-        return None
-    try:
-        spec = json.loads(str(data.get(_SPEC)))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(spec, dict) or not spec:
+    spec = spec_of(found, str(tenant["metadata"].get("uid")))
+    if not spec:
         return None
     asked = section_of(tenant, "spec")
     before = _with_what_is_withdrawn(spec, asked)
     return None if before == asked else {**tenant, "spec": before}
+
+
+def spec_of(found: Obj | None, uid: str) -> dict[str, Any]:
+    """The last accepted spec of the Tenant with this UID; empty if that is unknown."""
+    data = section_of(found or {}, "data")
+    if data.get(_UID) != uid:
+        return {}
+    try:
+        spec = json.loads(str(data.get(_SPEC)))
+    except (ValueError, RecursionError):
+        return {}
+    return spec if isinstance(spec, dict) else {}
 
 
 def kept(admission: Admitted | Refusal, refusal: Refusal, found: Obj | None) -> Admitted | Refusal:

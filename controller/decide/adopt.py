@@ -7,18 +7,23 @@
 Only a Tenant of the same name can take a plane up, so no two can: names of Tenants are unique.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Final
 
 from bulkhead.api import planerecord
 from bulkhead.api.conditions import Reason, timestamp
 from bulkhead.api.objects import Obj
 from bulkhead.api.planerecord import PlaneRecord, RecordError
-from bulkhead.api.untrusted import mapping, text
+from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.signing import Ring, SignatureError
 from controller.decide.retain import Retained, where
 from controller.existing import Existing, Slot
 from controller.refusal import Refusal
+
+_MOST_REVOKED: Final = 1000
+_MOST_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,33 @@ def signed_again(claim: Claim, uid: str, envelope: str | None, ring: Ring) -> Pl
     if (record.id, record.tenant) != (claim.adopt, claim.tenant):
         return _no(claim, f"{place} is of plane {record.id} of Tenant {record.tenant}: records were exchanged")
     return None if record.tenant_uid == uid else PlaneRecord(record.id, claim.tenant, uid, record.created)
+
+
+def withdrawn(claim: Claim, former: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """Why a plane is not taken up: its former Tenant had revoked access that the new one does not. Empty if there is none.
+
+    In the plane are the former roles of all users, and a manifest rarely has what `bulkhead revoke` wrote into the Tenant.
+    """
+    then, now = mapping(former.get("access")), mapping(asked.get("access"))
+    has = {(_kind(entry), text(entry.get("name"))) for entry in mappings(now.get("revoked"), _MOST_REVOKED)}
+    lacking = [
+        f"revoked: {_kind(entry)} {text(entry.get('name'))}"
+        for entry in mappings(then.get("revoked"), _MOST_REVOKED)
+        if (_kind(entry), text(entry.get("name"))) not in has
+    ]
+    hosts = set(map(text, sequence(now.get("revokedUsers"))))
+    lacking += [f"revokedUsers: {name}" for name in map(text, sequence(then.get("revokedUsers"))) if name not in hosts]
+    if not lacking:
+        return ""
+    some = ", ".join(lacking[:_MOST_NAMED]) + (f" and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else "")
+    return (
+        f"spec.adopt: {claim.adopt}: its former Tenant had revoked access that this one does not. Add it to spec.access: {some}. "
+        "Once the plane is taken up, take off what is not to count"
+    )
+
+
+def _kind(entry: Mapping[str, Any]) -> str:
+    return text(entry.get("kind")) or "User"
 
 
 def _no(claim: Claim, why: str) -> Refusal:

@@ -14,7 +14,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.objects import Resource
 from controller.decide import slices, teardown
-from controller.decide.retain import Kept
+from controller.decide.retain import Kept, retained_by
 from controller.decide.teardown import Action, Left, Step
 from controller.host.owned import ROUTES
 from controller.plane.exposure import is_way
@@ -91,7 +91,11 @@ class Dismantler:
             plane_name, work_name = names.plane_namespace(name), names.work_namespace(name)
         except names.InvalidTenantNameError:
             return Left()
-        plane, work = await asyncio.gather(self._namespace(plane_name, name, uid), self._namespace(work_name, name, uid))
+        there, work_there = await asyncio.gather(self._namespace(plane_name), self._namespace(work_name))
+        plane, work = (obj if obj and owned_by(obj, name, uid) else None for obj in (there, work_there))
+        if plane is None and retained_by(there, name) is not None:
+            # What the host has of this name beside the namespaces belongs to the plane that is kept for another Tenant.
+            return Left()
         if plane is not None and plane["metadata"].get("deletionTimestamp"):
             # Another client deletes it: there is nothing to keep.
             kept = None
@@ -117,12 +121,11 @@ class Dismantler:
             kept=kept,
         )
 
-    async def _namespace(self, namespace: str, tenant: str, uid: str) -> Obj | None:
+    async def _namespace(self, namespace: str) -> Obj | None:
         try:
-            found = await self._client.get(kinds.NAMESPACES, namespace)
+            return await self._client.get(kinds.NAMESPACES, namespace)
         except NotFound:
             return None
-        return found if owned_by(found, tenant, uid) else None
 
     async def _list(self, resource: Resource, namespace: str) -> tuple[Obj, ...]:
         # A tenant may have many large pods; a teardown needs only their names.

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api import labels
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.resources import Resource
@@ -33,9 +34,16 @@ class Host:
             for place, address in holders.items()
         ]
         self.asked = 0
+        self.namespaces: dict[str, Any] = {}
+        self.deleted: list[str] = []
 
-    async def get(self, *_: Any) -> Any:
-        raise NotFound(404, "NotFound", "gone")
+    async def get(self, _: Resource, name: str) -> Any:
+        if name not in self.namespaces:
+            raise NotFound(404, "NotFound", "gone")
+        return self.namespaces[name]
+
+    async def delete(self, kind: Resource, name: str, *_: Any, **__: Any) -> None:
+        self.deleted.append(f"{kind.kind} {name}")
 
     async def list_metadata(self, kind: Resource, *_: Any, **__: Any) -> Any:
         return SimpleNamespace(items=[SLICE] if kind is kinds.SERVICE_CIDRS else [])
@@ -71,3 +79,21 @@ async def test_many_are_counted() -> None:
     host = Host(**{f"default/web-{number}": f"10.112.4.{100 + number}" for number in range(5)})
     found = await Dismantler(cast("Any", host)).step(TENANT, blocked=True)
     assert "default/web-2 has 10.112.4.102 and 2 more; delete and recreate them" in found.message
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_the_slice_of_a_plane_that_is_kept_for_another_tenant_of_the_name_stays(kept: bool) -> None:
+    """A Tenant that adopted in vain, and is deleted without spec.adopt, owns neither namespace."""
+    identity = "99999999-8888-7777-6666-555555555555"
+    marks = {labels.TENANT: "red", labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD, labels.RETAINED: identity}
+    host, slice_ = Host(), SLICE | {"metadata": {"name": "bh-red", "uid": "s"}}
+
+    async def listed(kind: Resource, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(items=[slice_] if kind is kinds.SERVICE_CIDRS else [])
+
+    host.list_metadata = listed  # type: ignore[method-assign]
+    if kept:
+        meta = {"name": "bh-red", "uid": "n", "labels": marks, "annotations": {labels.TENANT_UID: "another"}}
+        host.namespaces = {"bh-red": {"metadata": meta}}
+    found = await Dismantler(cast("Any", host)).step(TENANT)
+    assert (found.done, host.deleted) == ((True, []) if kept else (False, ["ServiceCIDR bh-red"]))

@@ -179,6 +179,24 @@ async def test_the_name_alone_takes_up_nothing_and_the_refusal_says_what_does(ho
         assert (await claim_of(host, "named"), await keys_of(host, "named")) == (volume, keys)
 
 
+async def test_who_was_shut_out_of_a_plane_is_not_let_in_by_its_adoption(host: Client) -> None:
+    """`bulkhead revoke` writes into the Tenant; the manifest from which it is made again does not have it."""
+    shut = {"revoked": [{"name": "corp:eve"}], "revokedUsers": ["mallory"]}
+    async with ControllerHost(host) as world:
+        before, _, keys = await built(world, "shut")
+        await host.patch(kinds.TENANTS, "shut", {"spec": {"access": shut}})
+        await world.settle("shut")
+        await take_down(world, "shut")
+        await ask(host, "shut", adopt=before["status"]["planeIdentity"])
+        _, message = await refused(world, "shut")
+        assert "Add it to spec.access: revoked: User corp:eve, revokedUsers: mallory" in message
+        assert (await host.get(kinds.NAMESPACES, "bh-shut"))["metadata"]["labels"][labels.RETAINED]
+        await host.patch(kinds.TENANTS, "shut", {"spec": {"access": shut}})
+        tenant = await world.settle("shut")
+        assert tenant["status"]["planeIdentity"] == before["status"]["planeIdentity"]
+        assert await keys_of(host, "shut") == keys
+
+
 async def test_no_other_tenant_gets_a_plane_that_is_kept_or_that_runs(host: Client) -> None:
     async with ControllerHost(host) as world:
         live, *_ = await built(world, "living")

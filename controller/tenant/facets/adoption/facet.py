@@ -19,12 +19,15 @@ from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.objects import Resource
 from bulkhead.signing import Ring, SignatureError
 from controller import metrics
-from controller.decide.adopt import Claim, signed_again, takes
+from controller.decide import accepted
+from controller.decide.adopt import Claim, signed_again, takes, withdrawn
 from controller.decide.identity import InDoubtError
 from controller.decide.retain import retained_by
 from controller.pki.material import files_of
 from controller.refusal import Refusal
+from controller.sections import section_of
 from controller.tenant.apply import Outdated
+from controller.tenant.observe import recorded_spec
 from controller.tenant.turn import Facet, Turn
 
 
@@ -44,11 +47,15 @@ class Adoption(Facet):
     keys: Keys
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Take it up, and have everything observed again. Raises InDoubtError if its record does not count."""
+        """Take it up, and have everything observed again.
+
+        Raises InDoubtError if its record does not count, or if the new Tenant lets in whom the former had shut out.
+        """
         claim = turn.observed.claim
         if not takes(claim):
             return turn
         uid = turn.spec.uid
+        await self._check_revoked(turn, claim)
         try:
             await self._sign(claim, uid, turn.spec.namespace)
             work = names.work_namespace(claim.tenant)
@@ -59,6 +66,12 @@ class Adoption(Facet):
             raise Outdated(f"the retained plane changed meanwhile: {error}") from error
         metrics.report_retained(claim.tenant, None)
         raise Outdated(f"the retained plane {claim.adopt} is taken up")
+
+    async def _check_revoked(self, turn: Turn, claim: Claim) -> None:
+        former = claim.retained.uid if claim.retained is not None else ""
+        spec = accepted.spec_of(await recorded_spec(self.client, claim.tenant), former)
+        if why := withdrawn(claim, spec, section_of(turn.observed.tenant, "spec")):
+            raise InDoubtError(why)
 
     async def _sign(self, claim: Claim, uid: str, namespace: str) -> None:
         try:
