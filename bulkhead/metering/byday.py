@@ -4,6 +4,7 @@ pages ──> sums_by_day, once for a page that is closed ──> merged ──>
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date
 from typing import Final, NamedTuple, TypeAlias
 
@@ -54,6 +55,16 @@ def own_usages(parts: Iterable[ByDay], until: int) -> dict[str, OwnUsage]:
     for line, sums in merged.items():
         rows.setdefault(line.tenant, []).append(_row(line, sums))
     return {tenant: OwnUsage(until / _SECOND, tuple(listed)) for tenant, listed in rows.items()}
+
+
+def of_present(usage: OwnUsage, made: str) -> OwnUsage:
+    """Without what a former tenant of the name held. `made` is the day on which the present one was made, as 2026-06-01.
+
+    Usage is metered by name. A day that both had cannot be told apart, and is left out; a former one that held something on that
+    day alone is not noticed.
+    """
+    former = any(row.day < made for row in usage.rows)
+    return replace(usage, rows=tuple(row for row in usage.rows if row.day > made or (row.day == made and not former)))
 
 
 def _row(line: DayLine, sums: Sums) -> DayUse:

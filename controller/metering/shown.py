@@ -18,7 +18,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.metering import usagebook
-from bulkhead.metering.byday import ByDay, first_day, own_usages, sums_by_day
+from bulkhead.metering.byday import ByDay, first_day, of_present, own_usages, sums_by_day
 from bulkhead.metering.meter import HOUR
 from bulkhead.metering.usagebook import Page, UnreadableError
 from bulkhead.work.clock import Clock
@@ -29,6 +29,7 @@ EVERY_SECONDS: Final = 300.0
 _FIRST_SECONDS: Final = 20.0
 _WRITES_AT_ONCE: Final = 4
 _DAY: Final = 24 * HOUR
+_DATE_CHARACTERS: Final = len("2026-06-01")
 
 
 class Shown:
@@ -62,6 +63,11 @@ class Shown:
         await self._read_closed(until)
         usages = own_usages([*self._closed.values(), sums_by_day(page)], until)
         selector = f"metadata.name={names.POD_QUOTA}"
+        # The namespace is as old as the tenant, and a plane that is taken up again keeps it.
+        made = {
+            str(found["metadata"]["name"]): str(found["metadata"]["creationTimestamp"])[:_DATE_CHARACTERS]
+            for found in (await self._client.list_metadata(kinds.NAMESPACES)).items
+        }
         due = []
         for quota in (await self._client.list(kinds.RESOURCE_QUOTAS, field_selector=selector)).items:
             meta = mapping(quota.get("metadata"))
@@ -71,7 +77,7 @@ class Shown:
             found = ownusage.read(mapping(meta.get("annotations")).get(ownusage.ANNOTATION))
             if usage is None:
                 continue
-            text = ownusage.write(usage)
+            text = ownusage.write(of_present(usage, made.get(namespace, "")))
             wanted = ownusage.read(text)
             # The time up to which it is counted is not news by itself.
             if found is None or wanted is None or found.rows != wanted.rows:

@@ -1,7 +1,7 @@
 """What a tenant is told of its own device-hours, on a real API server: once, of itself alone, whatever its pages are."""
 
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +17,10 @@ from tests.kit.fakeclock import FakeClock
 
 pytestmark = pytest.mark.apiserver
 GPU = "nvidia.com/gpu"
-NOON = round(datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp() * 1000)
+# The tenants of these tests are made today. What is counted ends tomorrow at noon.
+_TOMORROW = (datetime.now(UTC) + timedelta(days=1)).replace(hour=12, minute=0, second=0, microsecond=0)
+NOON = round(_TOMORROW.timestamp() * 1000)
+TOMORROW, TODAY = _TOMORROW.date().isoformat(), (_TOMORROW - timedelta(days=1)).date().isoformat()
 
 
 class Host:
@@ -67,10 +70,20 @@ async def test_a_tenant_is_told_of_closed_pages_and_the_open_one_and_of_nothing_
     await host.closed(host.rows(Page(1, NOON - 24 * HOUR), 30, red=7200, blue=60))
     host.rows(host.page, 1, red=40)
     await host.shown.round()
-    assert await host.told(host.red) == [("2026-11-26", 40), ("2026-11-25", 7200)]
-    assert await host.told(host.blue) == [("2026-11-25", 60)]
+    assert await host.told(host.red) == [(TOMORROW, 40), (TODAY, 7200)]
+    assert await host.told(host.blue) == [(TODAY, 60)]
     # What others wrote on the quota stays.
     assert (await host.quota(host.red))["metadata"]["annotations"][ledger.QUEUE] == "kept"
+
+
+async def test_a_tenant_is_told_nothing_of_a_former_one_of_its_name(host: Host) -> None:
+    """Usage is metered by name, and another team may have had the name until today."""
+    await host.closed(host.rows(Page(1, NOON - 24 * HOUR), 50, red=7200))
+    await host.closed(host.rows(Page(2, NOON - 24 * HOUR), 30, red=600, blue=60))
+    host.rows(host.page, 1, red=40)
+    await host.shown.round()
+    assert await host.told(host.red) == [(TOMORROW, 40)]
+    assert await host.told(host.blue) == [(TODAY, 60)]
 
 
 async def test_a_round_without_news_writes_nothing(host: Host) -> None:
@@ -84,7 +97,7 @@ async def test_a_round_without_news_writes_nothing(host: Host) -> None:
     assert before == {tenant: (await host.quota(tenant))["metadata"]["resourceVersion"] for tenant in (host.red, host.blue)}
     host.rows(host.page, 0, red=9)
     await host.shown.round()
-    assert await host.told(host.red) == [("2026-11-26", 49)]
+    assert await host.told(host.red) == [(TOMORROW, 49)]
 
 
 async def test_a_damaged_page_and_a_damaged_note_do_not_keep_the_rest_away(host: Host) -> None:
@@ -94,8 +107,8 @@ async def test_a_damaged_page_and_a_damaged_note_do_not_keep_the_rest_away(host:
     spoilt = {"metadata": {"annotations": {ownusage.ANNOTATION: "[" * 5000}}}
     await host.client.patch(kinds.RESOURCE_QUOTAS, names.POD_QUOTA, spoilt, names.work_namespace(host.red))
     await host.shown.round()
-    assert await host.told(host.red) == [("2026-11-26", 5)]
+    assert await host.told(host.red) == [(TOMORROW, 5)]
     # Before a process has counted, it says nothing.
     host.page = Page(0, 0)
     await host.shown.round()
-    assert await host.told(host.red) == [("2026-11-26", 5)]
+    assert await host.told(host.red) == [(TOMORROW, 5)]
