@@ -60,8 +60,8 @@ def own_usages(parts: Iterable[ByDay], until: int) -> dict[str, OwnUsage]:
 def of_present(usage: OwnUsage, made: str) -> OwnUsage:
     """Without what a former tenant of the name held. `made` is the day on which the present one was made, as 2026-06-01.
 
-    Usage is metered by name. A day that both had cannot be told apart, and is left out; a former one that held something on that
-    day alone is not noticed.
+    Usage is metered by name. A day that both had cannot be told apart, and is left out; a former one that held something on
+    that day alone is not noticed.
     """
     former = any(row.day < made for row in usage.rows)
     return replace(usage, rows=tuple(row for row in usage.rows if row.day > made or (row.day == made and not former)))

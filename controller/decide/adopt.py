@@ -121,8 +121,8 @@ def withdrawn(claim: Claim, former: Mapping[str, Any], asked: Mapping[str, Any])
         return ""
     some = ", ".join(lacking[:_MOST_NAMED]) + (f" and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else "")
     return (
-        f"spec.adopt: {claim.adopt}: its former Tenant had revoked access that this one does not. Add it to spec.access: {some}. "
-        "Once the plane is taken up, take off what is not to count"
+        f"spec.adopt: {claim.adopt}: its former Tenant had revoked access that this one does not. Add to spec.access: {some}; "
+        "once the plane is taken up, take off what is not to count"
     )
 
 

@@ -66,7 +66,7 @@ class Shown:
         # The namespace is as old as the tenant, and a plane that is taken up again keeps it.
         made = {
             str(found["metadata"]["name"]): str(found["metadata"]["creationTimestamp"])[:_DATE_CHARACTERS]
-            for found in (await self._client.list_metadata(kinds.NAMESPACES)).items
+            for found in (await self._client.list(kinds.NAMESPACES)).items
         }
         due = []
         for quota in (await self._client.list(kinds.RESOURCE_QUOTAS, field_selector=selector)).items:

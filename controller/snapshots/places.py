@@ -84,7 +84,9 @@ def _read(folder: Path, whose: str) -> dict[str, str]:
                 found[ours] = file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
         except FileNotFoundError:
             if key in _NEEDED:
-                raise TargetError(f"{whose}: its credentialsSecret has no {key}: no other credentials are used for it") from None
+                raise TargetError(
+                    f"{whose}: its credentialsSecret has no {key}: no other credentials are used for it"
+                ) from None
         except OSError as error:
             raise TargetError(f"{whose}: its credentials cannot be read: {error.strerror}") from error
     return found

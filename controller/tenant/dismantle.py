@@ -93,7 +93,7 @@ class Dismantler:
             return Left()
         there, work_there = await asyncio.gather(self._namespace(plane_name), self._namespace(work_name))
         plane, work = (obj if obj and owned_by(obj, name, uid) else None for obj in (there, work_there))
-        if plane is None and retained_by(there, name) is not None:
+        if kept is None and plane is None and retained_by(there, name) is not None:
             # What the host has of this name beside the namespaces belongs to the plane that is kept for another Tenant.
             return Left()
         if plane is not None and plane["metadata"].get("deletionTimestamp"):

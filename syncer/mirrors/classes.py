@@ -104,9 +104,13 @@ class HostClasses:
         r = resource_of(offer.api_version, offer.kind)
         try:
             wanted = self._wanted(offer.kind, (await self._host.list(r)).items)
-        except (NotFound, Forbidden) as error:
+        except NotFound as error:
             _log.info("snapshot classes not offered: %s", error)
             wanted = []
+        except Forbidden as error:
+            # What is offered stays: a refusal says nothing of what the host has.
+            _log.warning("classes not offered: %s", error, extra={"kind": offer.kind})
+            return
         self._caches.views.offer_snapshots(
             frozenset(str(offered["metadata"]["name"]) for offered in wanted), classes.default_snapshot_class(wanted)
         )

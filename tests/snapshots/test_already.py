@@ -90,9 +90,7 @@ async def test_the_scheduled_one_of_a_slot_is_that_of_whichever_host_took_it(tar
 
 
 @pytest.mark.parametrize("look", ["small", "size"])
-async def test_credentials_that_may_not_look_change_nothing(
-    target: Target, monkeypatch: pytest.MonkeyPatch, look: str
-) -> None:
+async def test_credentials_that_may_not_look_change_nothing(target: Target, monkeypatch: pytest.MonkeyPatch, look: str) -> None:
     """S3 answers 403 for an object that is not there, if one may not list."""
 
     async def denied(*_: object) -> None:

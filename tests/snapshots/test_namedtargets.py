@@ -93,7 +93,10 @@ def test_the_installations_own_place_is_opened_with_its_secret_as_it_is_now(
         for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
             (tmp_path / OWN / key).write_text(f"{key}-{number}\n")
         config = own_target(place, tmp_path)._store.config  # type: ignore[union-attr]
-        assert (config["access_key_id"], config["session_token"]) == (f"AWS_ACCESS_KEY_ID-{number}", f"AWS_SESSION_TOKEN-{number}")
+        assert (config["access_key_id"], config["session_token"]) == (
+            f"AWS_ACCESS_KEY_ID-{number}",
+            f"AWS_SESSION_TOKEN-{number}",
+        )
 
 
 def test_a_place_that_is_not_there_is_told_by_its_name() -> None:

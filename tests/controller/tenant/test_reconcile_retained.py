@@ -189,7 +189,7 @@ async def test_who_was_shut_out_of_a_plane_is_not_let_in_by_its_adoption(host: C
         await take_down(world, "shut")
         await ask(host, "shut", adopt=before["status"]["planeIdentity"])
         _, message = await refused(world, "shut")
-        assert "Add it to spec.access: revoked: User corp:eve, revokedUsers: mallory" in message
+        assert "Add to spec.access: revoked: User corp:eve, revokedUsers: mallory" in message
         assert (await host.get(kinds.NAMESPACES, "bh-shut"))["metadata"]["labels"][labels.RETAINED]
         await host.patch(kinds.TENANTS, "shut", {"spec": {"access": shut}})
         tenant = await world.settle("shut")

@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 
 from bulkhead.api.objects import Obj
-from bulkhead.kube.errors import KubeError, Throttled
+from bulkhead.kube.errors import Forbidden, KubeError, NotServed, Throttled
 from bulkhead.kube.objects import Resource
 from syncer.mirrors.classes import EARLY_SECONDS, SECONDS, HostClasses
 from syncer.settings import parse
+from syncer.translate.kinds.classes import SNAPSHOT_CLASS
 from syncer.watch.view import Views
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
@@ -91,3 +92,45 @@ async def test_what_was_learnt_before_a_failure_is_told() -> None:
     with pytest.raises(Throttled):
         await bench.made.reconcile()
     assert bench.offers == [{"fast"}]
+
+
+class Snapshots:
+    """An API server that has these VolumeSnapshotClasses and nothing else, or refuses their list."""
+
+    def __init__(self, *classes: Obj) -> None:
+        self.classes = list(classes)
+        self.error: KubeError | None = None
+
+    async def list(self, r: Resource) -> Any:
+        if r.kind != SNAPSHOT_CLASS:
+            return SimpleNamespace(items=[])
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(items=list(self.classes))
+
+    async def create(self, _r: Resource, obj: Obj) -> None:
+        self.classes.append(obj | {"metadata": obj["metadata"] | {"uid": "made"}})
+
+    async def delete(self, _r: Resource, name: str, *_: Any, **__: Any) -> None:
+        self.classes = [obj for obj in self.classes if obj["metadata"]["name"] != name]
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        (Forbidden(403, "Forbidden", "no"), 1),
+        (NotServed(404, "", "404 page not found"), 0),
+    ],
+    ids=["refused", "not served"],
+)
+async def test_a_refusal_takes_no_snapshot_class_out_of_the_plane(error: KubeError, left: int) -> None:
+    daily: Obj = {"metadata": {"name": "daily"}, "driver": "disks.example.org", "deletionPolicy": "Delete"}
+    host, plane = Snapshots(daily), Snapshots()
+    settings = parse(json.dumps(TOLD | {"allowedSnapshotClasses": ["daily"]}).encode())
+    caches: Any = SimpleNamespace(settings=settings, views=Views(settings))
+    made = HostClasses(caches, cast("Any", plane), cast("Any", host), FakeClock())
+    await made.reconcile()
+    assert len(plane.classes) == 1
+    host.error = error
+    await made.reconcile()
+    assert len(plane.classes) == left

@@ -16,11 +16,11 @@ from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, Forbidden, NotFound
+from bulkhead.kube.errors import ApiError, Forbidden, NotFound, Timeout, may_pass
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.tenant import patience
-from workstation.cli.tenant.patience import SILENT, LateError, Waits
+from workstation.cli.tenant.patience import LateError, Waits
 from workstation.cli.trouble import Trouble, troubles
 
 _INTERVAL = 0.3
@@ -135,9 +135,9 @@ async def _warn(client: Client, name: str, seen: set[tuple[str, str]], progress:
     """Print each new warning once. The wait continues if permission is missing or the API does not answer."""
     try:
         found = await plane_troubles(client, name)
-    except (NotFound, Forbidden, *SILENT):
-        return
-    except ApiError as error:
+    except (ApiError, Timeout) as error:
+        if isinstance(error, NotFound | Forbidden) or may_pass(error):
+            return
         found = [Trouble(f"namespace {names.plane_namespace(name)}", "Unreadable", str(error))]
     for item in found:
         if item.key not in seen:

@@ -1,8 +1,8 @@
 """Asks for the snapshot of the present slot, deletes those that the retention does not keep, and reports the last whole one.
 
 Each write may be repeated: names follow from the slot, deletions have the object's UID. What is stored goes by the object's
-finalizer (`controller.snapshots.removal`). While a plane does not have the data that it had, nothing is asked for and nothing is
-deleted: snapshots of an empty plane have the same identity, and would take the places of those that it can be restored from.
+finalizer (`controller.snapshots.removal`). While a plane does not have the data that it had, nothing is asked for and nothing
+is deleted: snapshots of an empty plane have the same identity, and would take the places of those that it can be restored from.
 """
 
 from dataclasses import dataclass
