@@ -254,7 +254,8 @@ class RestoreEnded(Facet):
             request = await self.host.report(work.request, status.comparing(work.request, compared.trouble, now))
             return turn.plus(AtWork(request, work.manifest, Step.COMPARE, status.message_of(request)))
         if compared.clean:
-            await self.host.release(turn.spec, _note(work.request, work.manifest), restored=True)
+            noted = _note(work.request, work.manifest)
+            await self.host.release(turn.spec, noted, restored=True, cluster_uid=health.cluster_uid)
         await self.host.report(work.request, status.restored(work.request, work.manifest, compared, now))
         _log.info("restored from %s", work.manifest.snapshot, extra={"tenant": turn.tenant, "unknown": len(compared.unknown)})
         return turn.plus(replace(work, step=Step.COMPARE))

@@ -96,14 +96,21 @@ class RestoreHost:
             await self._client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, {"metadata": version, "data": data}, spec.namespace)
         _log.info("the syncer will delete nothing: %s", note, extra={"tenant": spec.tenant})
 
-    async def release(self, spec: PlaneSpec, note: str, *, restored: bool) -> None:
-        """Remove exactly this note. `restored`: the earlier one is about data that is no longer there."""
+    async def release(self, spec: PlaneSpec, note: str, *, restored: bool, cluster_uid: str = "") -> None:
+        """Remove exactly this note. `restored`: the earlier one is about data that is no longer there.
+
+        `cluster_uid`: of the restored data, which is recorded then; empty where it is not known.
+        """
         record = await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)
         if record is None or planeidentity.recorded(record).quarantine != note:
             return
         former = None if restored else (record.get("data") or {}).get(FORMER_NOTE)
         meta = {"resourceVersion": record["metadata"]["resourceVersion"]}
-        body = {"metadata": meta, "data": {planeidentity.QUARANTINE_KEY: former, FORMER_NOTE: None}}
+        data = {planeidentity.QUARANTINE_KEY: former, FORMER_NOTE: None}
+        if restored and cluster_uid:
+            # An empty plane may have been accepted since the snapshot.
+            data[planeidentity.UID_KEY] = cluster_uid
+        body = {"metadata": meta, "data": data}
         await self._client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, body, spec.namespace)
 
     async def highest_revision(self, spec: PlaneSpec) -> int:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api import planeidentity
 from bulkhead.api.conditions import Reason, RestoreReason, find_condition
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
@@ -53,6 +54,7 @@ class Host:
         self.dropped = dict[str, str]()
         self._refusals = refusals or {}
         self.kept = False
+        self.cluster_uid = ""
 
     async def is_gone(self, _: str) -> bool:
         return not self.kept
@@ -63,8 +65,9 @@ class Host:
         # Of each kind there is one, so the plane is asked, too.
         return [{"metadata": {"name": "one", "namespace": "bh-team-a-work"}}]
 
-    async def release(self, *_: object, restored: bool) -> None:
+    async def release(self, *_: object, restored: bool, cluster_uid: str = "") -> None:
         self.done.append("released" if restored else "given back")
+        self.cluster_uid = cluster_uid
 
     async def report(self, request: Obj, wanted: Obj) -> Obj:
         self.done.append(str(find_condition(wanted["conditions"], "Complete")))
@@ -190,6 +193,44 @@ async def test_a_comparison_that_was_refused_is_tried_again_and_the_restore_ends
     await ended.turn()
     assert ended.host.done[-2] == "released"
     assert "it knows everything that the host has" in ended.host.done[-1]
+
+
+async def test_a_restore_that_ends_clean_has_the_restored_datas_uid_recorded() -> None:
+    ended = Ended([Compared()])
+    await ended.turn(PlaneHealth(ready=True, bootstrapped=True, cluster_uid="of the snapshot"))
+    assert (ended.host.done[-2], ended.host.cluster_uid) == ("released", "of the snapshot")
+
+
+@pytest.mark.parametrize(
+    ("restored", "uid", "after"),
+    [(True, "of the snapshot", "of the snapshot"), (True, "", "of the empty plane"), (False, "any", "of the empty plane")],
+    ids=["restored", "a UID that is not known", "given back"],
+)
+async def test_the_record_names_the_data_that_was_restored_and_not_what_it_replaced(
+    restored: bool, uid: str, after: str
+) -> None:
+    """A volume was lost, the empty plane was accepted, and then a snapshot from before was restored."""
+    record: Obj = {
+        "metadata": {"resourceVersion": "7"},
+        "data": {"clusterUID": "of the empty plane", "highestRevision": "9", "quarantine": "ours"},
+    }
+
+    class Client:
+        async def get(self, *_: object) -> Obj:
+            return record
+
+        async def patch(self, _: object, __: str, body: Obj, ___: str) -> None:
+            assert body["metadata"] == record["metadata"]
+            record["data"] = {key: value for key, value in (record["data"] | body["data"]).items() if value is not None}
+
+    host = RestoreHost(cast("Any", Client()))
+    await host.release(plane_spec(), "another", restored=restored, cluster_uid=uid)
+    assert record["data"]["quarantine"] == "ours"
+    await host.release(plane_spec(), "ours", restored=restored, cluster_uid=uid)
+    found = planeidentity.recorded(record)
+    assert found == planeidentity.Recorded(after, 9)
+    # What the controller reports: the Tenant's status still names the replaced plane.
+    assert bool(planeidentity.lost(found, "of the empty plane", "of the snapshot")) is (after != "of the snapshot")
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(COMPARE_FOR.total_seconds(), False), (COMPARE_FOR.total_seconds() + 1, True)])
