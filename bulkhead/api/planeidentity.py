@@ -17,6 +17,8 @@ NAME: Final = "plane-identity"
 UID_KEY: Final = "clusterUID"
 REVISION_KEY: Final = "highestRevision"
 QUARANTINE_KEY: Final = "quarantine"
+# Beside it, from the first pod on that the host has placed (`syncer/write/placed.py`).
+PLACED_NAME: Final = "placed-pods-recent"
 _LONGEST: Final = 256
 
 

@@ -6,10 +6,16 @@ from then on nothing is deleted on the host, and an alarm is raised. The quarant
 because the revision of a rolled-back plane grows past the recorded one in time. An operator ends it by deleting the
 ConfigMap (`bulkhead tenant accept-data`); the plane as it then is becomes the one that counts.
 
+A syncer that starts and finds no record takes that for an acceptance if the record of placed pods is still there, which lies
+beside it; no tenant can delete either. Where both are missing, the plane is new, and there is nothing to accept. Or its whole
+namespace was lost while the host still has its objects: then the mass-delete breaker has to count. So for a tenant that never
+had a pod, an acceptance while its syncer is stopped leaves the breaker counting.
+
     before a host delete ──> trusted() ──> fresh read of kube-system ──> same UID? revision not behind? ──> go
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +26,7 @@ from bulkhead.api.labels import QUARANTINED
 from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import (
     NAME,
+    PLACED_NAME,
     QUARANTINE_KEY,
     REVISION_KEY,
     UID_KEY,
@@ -40,6 +47,9 @@ _log = logging.getLogger(__name__)
 RECORD_SECONDS: Final = 5.0
 # A plane whose data is lost while nothing changes on the host is noticed by this.
 CHECK_SECONDS: Final = 30.0
+# So old may be what the record is believed to say: the controller quarantines a plane before it takes the first of its volumes,
+# and those that wait for a deletion need not all read the record again.
+READ_SECONDS: Final = 1.0
 
 
 class PlaneIdentity:
@@ -54,11 +64,14 @@ class PlaneIdentity:
         self._established = False
         # Whether the quarantine is in memory alone, because the host could not take it.
         self._unwritten = False
+        # Whether an operator has accepted the plane, and `on_accepted` was not called yet.
+        self._accepted = False
         self._highest = 0
         self._written = 0
-        self._checked = float("-inf")
+        self._checked = self._read_at = float("-inf")
         self._turn = asyncio.Lock()
-        # Called once an operator has accepted the plane as it is.
+        # Called once the plane's data is not believed, and once an operator has accepted the plane as it is.
+        self.on_quarantined: Callable[[], object] = lambda: None
         self.on_accepted: Callable[[], object] = lambda: None
 
     @property
@@ -119,7 +132,9 @@ class PlaneIdentity:
                 await self._write(Recorded(self._recorded.uid, self._highest, self._recorded.quarantine))
 
     async def _refresh(self) -> None:
-        if self._recorded.quarantine or self._clock.monotonic() - self._checked >= CHECK_SECONDS:
+        # Without a record, its writing has failed.
+        settled = self._recorded.uid and not self._recorded.quarantine
+        if not settled or self._clock.monotonic() - self._checked >= CHECK_SECONDS:
             await self._check()
         elif self._established and self._highest > self._written:
             await self._write(Recorded(self._recorded.uid, self._highest))
@@ -136,8 +151,11 @@ class PlaneIdentity:
             await self._note()
         before_it = self._recorded.quarantine
         if not self._established or before_it:
-            self._recorded = await self._read()
+            self._remember(await self._read())
+            # Remembered, because a write that follows may fail, or be done without an answer.
+            self._accepted = self._accepted or bool(before_it)
         if not self._recorded.uid:
+            self._accepted = self._accepted or await self._has_placed()
             before = self._highest = seen.revision
             # A restore may have left a note where nothing else is known.
             await self._write(Recorded(seen.uid, seen.revision, self._recorded.quarantine))
@@ -146,8 +164,11 @@ class PlaneIdentity:
         reason = judge(floor, seen)
         if reason and not self._recorded.quarantine:
             await self._alarm(Recorded(self._recorded.uid, floor.revision, reason))
+        elif not reason and began - self._read_at >= READ_SECONDS:
+            reason = await self._noted()
         metrics.QUARANTINED.set(1 if reason else 0)
-        if before_it and not reason:
+        accepted, self._accepted = self._accepted and not reason, False
+        if accepted:
             _log.warning("the plane is accepted as it is: what it does not have is deleted on the host")
             self.on_accepted()
         self._established = True
@@ -161,7 +182,22 @@ class PlaneIdentity:
         uid = str(found.items[0].get("metadata", {}).get("uid", ""))
         return Observed(uid, int(found.resource_version)) if uid else None
 
+    def _remember(self, record: Recorded) -> None:
+        turned = record.quarantine and not self._recorded.quarantine
+        self._recorded = record
+        if turned:
+            self.on_quarantined()
+
+    async def _has_placed(self) -> bool:
+        """Whether the host has a record of pods that it has placed for the plane."""
+        try:
+            await self._host.get(CONFIG_MAPS, PLACED_NAME, self._namespace)
+        except NotFound:
+            return False
+        return True
+
     async def _read(self) -> Recorded:
+        self._read_at = self._clock.monotonic()
         try:
             found = recorded(await self._host.get(CONFIG_MAPS, NAME, self._namespace))
         except NotFound:
@@ -169,6 +205,16 @@ class PlaneIdentity:
             return Recorded()
         self._written = found.revision
         return found
+
+    async def _noted(self) -> str:
+        """The quarantine that the controller has written into the record of a plane that looks as it should."""
+        began = self._clock.monotonic()
+        # Without a record, what is known here counts, and is written with the next revision.
+        with contextlib.suppress(NotFound):
+            found = recorded(await self._host.get(CONFIG_MAPS, NAME, self._namespace))
+            self._remember(replace(self._recorded, quarantine=found.quarantine))
+        self._read_at = began
+        return self._recorded.quarantine
 
     async def _write(self, record: Recorded) -> None:
         # A quarantine ends with the ConfigMap alone, and the controller may have written one.
@@ -185,7 +231,7 @@ class PlaneIdentity:
                 # Deleted meanwhile: an operator's all-clear or an accident; either way it is written again.
                 _log.info("plane identity was removed: recording it again")
             await self._create(body)
-        self._recorded = record
+        self._remember(record)
         self._written = record.revision
 
     async def _create(self, body: Obj) -> None:
@@ -197,8 +243,8 @@ class PlaneIdentity:
     async def _alarm(self, record: Recorded) -> None:
         metrics.QUARANTINED.set(1)
         # In memory first: even if the record cannot be written now, nothing is deleted from here on.
-        self._recorded = record
         self._unwritten = True
+        self._remember(record)
         _log.error("plane quarantined, nothing is deleted on the host: %s", record.quarantine)
         await self._note()
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from bulkhead.api.objects import Obj
+from bulkhead.api.planeidentity import PLACED_NAME
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
@@ -25,7 +26,7 @@ from syncer.write.identity import PlaneIdentity
 
 _log = logging.getLogger(__name__)
 
-RECENT: Final = "placed-pods-recent"
+RECENT: Final = PLACED_NAME
 OLDER: Final = "placed-pods"
 KEY: Final = "uids"
 # Each note writes all of these again, so they are few; each fold all of the others, so they are not fewer.

@@ -5,12 +5,13 @@ from typing import Any, cast
 import pytest
 
 from bulkhead.api.objects import Obj
+from bulkhead.api.planeidentity import PLACED_NAME
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError, Throttled, Timeout
+from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound, Throttled, Timeout
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.watch.deletions import ObservedDeletions
-from syncer.write.identity import CHECK_SECONDS, PlaneIdentity
+from syncer.write.identity import CHECK_SECONDS, READ_SECONDS, PlaneIdentity
 from syncer.write.massdelete import ACCEPTED_SECONDS, MassDeleteBreaker
 from tests.kit.fakeclock import FakeClock
 
@@ -40,20 +41,29 @@ class _Plane:
 
 
 class _Host:
-    """A host that remembers the ConfigMap."""
+    """A host that remembers the ConfigMap, which is not there while it has no data."""
 
     def __init__(self) -> None:
         self.data: dict[str, str] = {"clusterUID": "plane", "highestRevision": "100"}
         self.labels: dict[str, str] = {}
         self.refused: list[KubeError] = []  # what the next quarantines get instead of an answer
+        self.lost: list[KubeError] = []  # what the next creations get, whether they are done or not
+        self.done = True
+        self.placed = False
+        self.reads = 0
         self.events: list[str] = []
 
-    async def get(self, *_args: Any) -> Obj:
+    async def get(self, _resource: Any, name: str, _namespace: str) -> Obj:
+        self.reads += name != PLACED_NAME
+        if not (self.placed if name == PLACED_NAME else self.data):
+            raise NotFound(404, "NotFound", name)
         return {"data": self.data}
 
-    async def patch(self, _resource: Any, _name: str, body: Obj, _namespace: str) -> Obj:
+    async def patch(self, _resource: Any, name: str, body: Obj, _namespace: str) -> Obj:
         if "quarantine" in body["data"] and self.refused:
             raise self.refused.pop(0)
+        if not self.data:
+            raise NotFound(404, "NotFound", name)
         self.data = {key: value for key, value in (self.data | body["data"]).items() if value is not None}
         self.labels |= body.get("metadata", {}).get("labels", {})
         return {"data": self.data}
@@ -61,7 +71,14 @@ class _Host:
     async def create(self, _resource: Any, made: Obj, _namespace: str) -> Obj:
         if made["kind"] == "Event":
             self.events.append(made["reason"])
-        return {}
+            return {}
+        if self.data:
+            raise AlreadyExists(409, "AlreadyExists", made["metadata"]["name"])
+        if self.done or not self.lost:
+            self.data, self.labels = made["data"], made["metadata"].get("labels", {})
+        if self.lost:
+            raise self.lost.pop(0)
+        return made
 
 
 def _made(host: _Host | None = None) -> tuple[PlaneIdentity, _Plane, FakeClock]:
@@ -69,6 +86,14 @@ def _made(host: _Host | None = None) -> tuple[PlaneIdentity, _Plane, FakeClock]:
     identity = PlaneIdentity(cast("Client", plane), cast("Client", host or _Host()), "bh-red", clock)
     plane.identity = identity
     return identity, plane, clock
+
+
+def _told(identity: PlaneIdentity) -> list[str]:
+    """What the rest of the syncer is told."""
+    told: list[str] = []
+    identity.on_quarantined = lambda: told.append("quarantined")
+    identity.on_accepted = lambda: told.append("accepted")
+    return told
 
 
 async def test_an_event_that_overtakes_the_answer_is_not_a_step_back() -> None:
@@ -141,6 +166,54 @@ async def test_what_the_accepted_plane_lacks_is_no_step_back(change: Change, tru
     assert await identity.trusted() is trusted
 
 
+@pytest.mark.parametrize(
+    ("placed", "told"),
+    [(True, ["accepted"]), (False, [])],
+    ids=["accepted while no syncer ran", "a plane that is new, or whose namespace was lost"],
+)
+async def test_a_record_that_is_missing_at_the_start_was_deleted_if_the_one_beside_it_is_there(
+    placed: bool, told: list[str]
+) -> None:
+    host = _Host()
+    host.data, host.placed = {}, placed
+    identity, _plane, clock = _made(host)
+    heard = _told(identity)
+    await identity.establish()
+    assert host.data == {"clusterUID": "plane", "highestRevision": "100"}
+    assert heard == told
+    clock.advance(CHECK_SECONDS)
+    await identity._refresh()
+    assert (heard, await identity.trusted()) == (told, True)
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_an_acceptance_counts_although_its_record_could_not_be_written_at_once(done: bool) -> None:
+    host = _Host()
+    identity, plane, clock = _made(host)
+    heard = _told(identity)
+    await identity.establish()
+    plane.uid = "another"
+    clock.advance(CHECK_SECONDS)
+    await identity._refresh()
+    host.data, host.lost, host.done = {}, [Timeout("no answer")], done
+    with pytest.raises(Timeout):
+        await identity.trusted()
+    assert heard == ["quarantined"]
+    # Before the next look at the plane is due.
+    await identity._refresh()
+    assert heard == ["quarantined", "accepted"]
+    assert host.data == {"clusterUID": "another", "highestRevision": "100"}
+    assert await identity.trusted()
+    # The same for a syncer that has just started.
+    host.data, host.lost, host.placed = {}, [Timeout("no answer")], True
+    identity, _plane, _clock = _made(host)
+    heard = _told(identity)
+    with pytest.raises(Timeout):
+        await identity.establish()
+    await identity.establish()
+    assert heard == ["accepted"]
+
+
 def test_once_a_plane_is_accepted_nothing_is_counted_for_a_while() -> None:
     clock = FakeClock()
     breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
@@ -169,13 +242,36 @@ async def test_a_quarantine_that_the_controller_wrote_stays_and_counts_for_a_syn
     assert not await identity.trusted()
 
 
+async def test_a_quarantine_that_the_controller_wrote_counts_before_anything_is_written() -> None:
+    """The controller writes it first, and nothing may be deleted by what the plane lacks after that."""
+    host = _Host()
+    identity, _plane, clock = _made(host)
+    heard = _told(identity)
+    await identity.establish()
+    host.data["quarantine"] = "recovered from member plane-2"
+    # Those that wait for deletions together do not all read it.
+    before = host.reads
+    assert await identity.trusted()
+    assert host.reads == before
+    clock.advance(READ_SECONDS)
+    assert not await identity.trusted()
+    assert (identity.quarantine, heard) == ("recovered from member plane-2", ["quarantined"])
+    # Positive control: without a record, what this syncer knows counts.
+    host.data = {}
+    clock.advance(READ_SECONDS)
+    assert await identity.trusted()
+    host.data = {}
+    clock.advance(READ_SECONDS)
+    assert await identity.trusted()
+    assert heard == ["quarantined", "accepted"]
+
+
 async def test_a_quarantine_that_the_host_could_not_take_is_not_an_all_clear() -> None:
     """While the host refuses it, the rolled-back plane grows past the revision that the host remembers."""
     host = _Host()
     host.refused = [Timeout("no answer"), Throttled(429, "TooManyRequests", "later")]
     identity, plane, clock = _made(host)
-    accepted: list[float] = []
-    identity.on_accepted = lambda: accepted.append(clock.monotonic())
+    heard = _told(identity)
     await identity.establish()
     plane.revision = 90
     clock.advance(CHECK_SECONDS)
@@ -190,9 +286,9 @@ async def test_a_quarantine_that_the_host_could_not_take_is_not_an_all_clear() -
     assert host.data["quarantine"] == identity.quarantine
     assert host.events == ["PlaneQuarantined"]
     assert not await identity.trusted()
-    assert accepted == []
+    assert heard == ["quarantined"]
     # Positive control: an operator ends it as ever.
     host.data = {}
     await identity._refresh()
-    assert (identity.quarantine, len(accepted)) == ("", 1)
+    assert (identity.quarantine, heard) == ("", ["quarantined", "accepted"])
     assert await identity.trusted()
