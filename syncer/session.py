@@ -144,7 +144,7 @@ class Session:
         )
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
-        self.identity.on_accepted = self._accepted
+        self.identity.on_quarantined, self.identity.on_accepted = self._replaced, self._accepted
         self.shares = NodeShares(self.caches, self.queue)
         self.nodes = Nodes(self.caches, plane, host, self.shares)
         self.starved = Starved(self.queue, quota=self.caches.host["ResourceQuota"].store.get)
@@ -386,8 +386,16 @@ class Session:
                         group.create_task(self.node_figures.ask_at(source))
             group.create_task(self.run())
 
+    def _replaced(self) -> None:
+        """The plane has other data than before: no version tells what is known of it, so all is read again."""
+        for informer in self.caches.virtual.values():
+            informer.list_again()
+        self.mirrors.forget_plane()
+        self.pods.forget_plane()
+
     def _accepted(self) -> None:
         """An admin accepted the plane's data: objects that it does not have are checked now, and deleted on the host."""
+        self._replaced()
         self.breaker.accept()
         self.patrol.round()
 

@@ -10,6 +10,9 @@ decoded metadata; `managedFields` are dropped on arrival, and whatever else a `s
 A list shows only what is there now. What vanished in between is reported as `deleted` with `relist=True`: an absence that
 was inferred, not a deletion that was observed. A DELETED event of a watch has `relist=False`.
 
+A server whose data was replaced may have reached our version in another history, and no answer shows that. A caller that knows
+calls `list_again`: a list follows in which no version counts as known.
+
 An `optional` kind is one that a server may not serve. Then it counts as read, `served` is False, the store stays as it was
 (an API that is switched off reports no deletion), and once in a while it is asked for again.
 """
@@ -102,6 +105,9 @@ class Informer:
         self.on_back: Callable[[], None] = _nothing
         self._away = False
         self._hurry = asyncio.Event()
+        # Ends the running list or watch. How often `list_again` was called: up to now, and before the last whole list began.
+        self._round: asyncio.Timeout | None = None
+        self._asked = self._answered = 0
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
@@ -132,16 +138,18 @@ class Informer:
         """Cut a pause short: another informer has heard this server. Each tries at its own moment within a second."""
         self._hurry.set()
 
+    def list_again(self) -> None:
+        """List once more, whatever the versions: the server's data was replaced. Ends a running list, watch or pause."""
+        self._asked += 1
+        if self._round is not None and not self._round.expired():
+            self._round.reschedule(asyncio.get_running_loop().time())
+        self._hurry.set()
+
     async def run(self) -> NoReturn:
         """Keep the store up to date until cancelled."""
         while True:
             try:
-                if not self.resource_version:
-                    await self._list()
-                elif await self._rolled_back():
-                    self._forget(ProtocolError(f"{self.resource}: the server's version is behind ours"), "rolled back")
-                    continue
-                await self._watch()
+                await self._until_replaced()
             except (Gone, _WentBackError) as error:
                 self._forget(error, "too old a version" if isinstance(error, Gone) else "older events again")
                 if self._failures:
@@ -153,10 +161,35 @@ class Informer:
             except KubeError as error:
                 await self._pause(error)
 
+    async def _until_replaced(self) -> None:
+        """Follow the server until it or `list_again` ends that."""
+        ends = self._round = asyncio.timeout(None)
+        try:
+            async with ends:
+                await self._follow()
+        except TimeoutError:
+            if not ends.expired():
+                raise
+            _log.info("listing again: the data was replaced", extra={"resource": str(self.resource)})
+        finally:
+            self._round = None
+
+    async def _follow(self) -> None:
+        """List where no version is known, and watch from there until the server ends it."""
+        if self._asked != self._answered:
+            self.resource_version = ""
+        if not self.resource_version:
+            await self._list()
+        elif await self._rolled_back():
+            self._forget(ProtocolError(f"{self.resource}: the server's version is behind ours"), "rolled back")
+            return
+        await self._watch()
+
     # -- listing
 
     async def _list(self) -> None:
         seen: set[Key] = set()
+        asked = self._asked
         version = ""
         full: TooLarge | None = None
         pages = self._client.pages(
@@ -172,7 +205,7 @@ class Informer:
                 meta, body = self._shrink(raw, None)
                 seen.add(meta.key)
                 try:
-                    self._put(meta, body, relist=True)
+                    self._put(meta, body, relist=True, replaced=asked != self._answered)
                 except TooLarge as error:
                     full = error
                 if position % _OBJECTS_BETWEEN_YIELDS == _OBJECTS_BETWEEN_YIELDS - 1:
@@ -186,6 +219,7 @@ class Informer:
             # What is gone has made room: the next list has it.
             raise full
         self.resource_version = version
+        self._answered = asked
         self.relists += 1
         self.served = True
         self._synced.set()
@@ -259,7 +293,8 @@ class Informer:
 
     # -- the store and the caller
 
-    def _put(self, meta: Meta, body: bytes, *, relist: bool) -> None:
+    def _put(self, meta: Meta, body: bytes, *, relist: bool, replaced: bool = False) -> None:
+        """Store an object. `replaced`: its version may be the one that is held, of another history."""
         held = self.store.meta(meta.key)
         if not body:
             self._drop(meta.key, relist=relist)
@@ -267,7 +302,7 @@ class Informer:
         if held is not None and held.uid != meta.uid:
             self._drop(meta.key, relist=relist)
             held = None
-        if held is not None and held.resource_version == meta.resource_version:
+        if held is not None and held.resource_version == meta.resource_version and not replaced:
             return
         self.store.put(Entry(meta, body))
         self._tell(Change("added" if held is None else "modified", meta.key, meta, relist))

@@ -38,6 +38,9 @@ class Follower:
     def before_patch(self, host: Obj, desired: Obj) -> None:
         """A copy that differs from `desired` is about to be patched; may raise Untranslatable."""
 
+    def forget_plane(self) -> None:
+        """The plane's data was replaced: what was remembered of it by UID or version may be of another history."""
+
     async def before_status(self, virtual: Obj, host: Obj) -> Obj | None:  # noqa: ARG002 -- for those that override it
         """The status of `host` is about to be written to `virtual`; returns that as it is by then, None to write none."""
         return virtual

@@ -70,6 +70,12 @@ class Mirrors:
         self._copies = Copies(caches, host, breaker, followers)
         self._referenced = Referenced(caches, host, virtual, references=references, copies=self._copies, recorder=recorder)
 
+    def forget_plane(self) -> None:
+        """The plane's data was replaced: drop what was remembered of it by UID or version."""
+        self._referenced.forget_plane()
+        for follower in self._followers.values():
+            follower.forget_plane()
+
     def queue(self, item: Item) -> None:
         """Reconcile an object soon."""
         self._queue.add(item)

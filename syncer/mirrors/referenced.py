@@ -73,6 +73,10 @@ class Referenced:
             self._room.looked_at(item)
             return again
 
+    def forget_plane(self) -> None:
+        """The plane's data was replaced: its versions may be those that were found equal, of other contents."""
+        self._equal.clear()
+
     def _turn(self, item: Item) -> asyncio.Lock:
         """Serialise pods that need a copy with the copy's own key: one creates or deletes it, and the others see the result."""
         return self._turns.setdefault(item, asyncio.Lock())

@@ -59,6 +59,10 @@ class VolumeClaims(Follower):
             for item in self._waiting.pop(change.key.name, ()):
                 self._queue.add(item)
 
+    def forget_plane(self) -> None:
+        """Have volumes looked at again."""
+        self._volumes.forget_plane()
+
     async def before_status(self, virtual: Obj, host: Obj) -> Obj | None:
         """Bind the claim to its volume; the status is for the claim that has it."""
         await self._volumes.bind(virtual, host)

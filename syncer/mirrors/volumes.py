@@ -46,6 +46,10 @@ class Volumes:
             await self._point(virtual, wanted["metadata"]["name"])
         self._known[uid_of(virtual)] = size
 
+    def forget_plane(self) -> None:
+        """The plane's data was replaced: an older copy has claims whose volumes were made after it."""
+        self._known.clear()
+
     async def _create(self, wanted: Obj) -> None:
         name = wanted["metadata"]["name"]
         try:

@@ -161,6 +161,10 @@ class Pods:
             recorder=recorder,
         )
 
+    def forget_plane(self) -> None:
+        """The plane's data was replaced: every pod is compared again."""
+        self._unchanged.forget_plane()
+
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile one pod, or queue all pods without a node; returns seconds until the next reconcile."""
         if key == UNPLACED.key:

@@ -65,6 +65,11 @@ class Unchanged:
         self._done.pop(uid, None)
         self._patched.pop(uid, None)
 
+    def forget_plane(self) -> None:
+        """The plane's data was replaced: its versions and generations may be those of other contents."""
+        self._done.clear()
+        self._patched.clear()
+
     def _print(self, virtual: Obj, host: Obj) -> int | None:
         """A hash of all that a patch could come from; None where the API servers count no generations of pods."""
         own, mirrored = virtual["metadata"], host["metadata"]

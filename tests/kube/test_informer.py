@@ -190,7 +190,10 @@ async def test_a_deletion_around_an_outage_is_told_once(own_server: ApiServer, e
     assert back == [1]
 
 
-async def test_a_pause_ends_when_another_call_has_reached_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wake", [Informer.try_now, Informer.list_again])
+async def test_a_pause_ends_when_another_call_has_reached_the_server(
+    wake: Callable[[Informer], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 3600.0)
     monkeypatch.setattr(module, "_LONGEST_RETRY_SECONDS", 3600.0)
     monkeypatch.setattr(module, "_RETRY_SPREAD_SECONDS", 0.0)
@@ -209,7 +212,7 @@ async def test_a_pause_ends_when_another_call_has_reached_the_server(monkeypatch
                 await tried.wait()
             tried.clear()
             await asyncio.sleep(0)
-            informer.try_now()
+            wake(informer)
 
 
 async def test_events_of_the_past_bring_nothing_back(eventually: Eventually) -> None:

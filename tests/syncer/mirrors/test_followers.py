@@ -11,9 +11,10 @@ from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.mirrors.services import Services
 from syncer.mirrors.volumeclaims import VolumeClaims
+from syncer.mirrors.volumes import Volumes
 from syncer.quota.extent import Extent, Limits
 from syncer.translate import Reason, Untranslatable
-from syncer.translate.kinds import nodeports, snapshot
+from syncer.translate.kinds import nodeports, snapshot, volumeclaim
 from syncer.translate.references import CLAIM
 from syncer.work import Item
 from tests.kit.fakeclock import FakeClock
@@ -110,3 +111,29 @@ def test_a_claim_waits_for_its_snapshot_and_is_queued_when_it_comes() -> None:
     snapshots.store[Key("work", "nightly-1")] = {}
     claims.before_create(item, desired)
     claims.before_create(item, {"spec": {}})
+
+
+async def test_a_volume_that_an_older_copy_of_the_plane_lacks_is_made_again() -> None:
+    """The claim is older than the copy, and its volume is not: found right before, it was not looked for again."""
+    made: list[str] = []
+
+    class Plane:
+        async def create(self, _resource: Any, wanted: Obj) -> Obj:
+            made.append(wanted["metadata"]["name"])
+            return wanted | {"metadata": wanted["metadata"] | {"uid": "u-2"}}
+
+        async def patch(self, *_: Any, **__: Any) -> None:
+            return
+
+    nothing: Any = None
+    plane: Any = Plane()
+    claims = VolumeClaims(nothing, nothing, nothing, Volumes(plane))
+    name = volumeclaim.volume_name("u-1")
+    virtual = {"metadata": {"namespace": "space", "name": "data", "uid": "u-1"}, "spec": {"volumeName": name}}
+    host = {"spec": {"volumeName": "pv-7"}, "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
+    for _ in range(2):
+        await claims.before_status(virtual, host)
+    assert made == [name]
+    claims.forget_plane()
+    await claims.before_status(virtual, host)
+    assert made == [name, name]
