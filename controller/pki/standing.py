@@ -17,6 +17,7 @@ from controller.pki.issue import Known
 from controller.pki.material import embedded, files_of
 from controller.plane import pki
 from controller.plane.pki import CertFacts, CertSpec, Pair
+from controller.plane.secrets import read_once
 
 _KUBECONFIG: Final = "kubeconfig"
 
@@ -65,6 +66,13 @@ def renewed(standing: Standing, secrets: Mapping[str, Obj], now: datetime, known
     for old, new in ((standing.pair.certificate, pair.certificate), (standing.pair.key, pair.key)):
         config = config.replace(b64encode(old), b64encode(new))
     return {_KUBECONFIG: config}
+
+
+def loaded(secret: str, secrets: Mapping[str, Obj]) -> str | None:
+    """A digest of what the process with a Secret loads only at its start; None if the Secret lacks its client certificate."""
+    files = files_of(secrets.get(secret))
+    pair, serving = embedded(files), files_of(secrets.get(pki.authority_secret("serving")))
+    return None if pair is None else read_once(secret, pair.certificate, serving.get("tls.crt", b""), files)
 
 
 def authorities_of(secrets: Mapping[str, Obj], known: Known) -> dict[str, Pair]:

@@ -88,10 +88,10 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
         ),
         workloads=(
             statefulset.stateful_set(spec, trust=keys.trust, config=_digest(read_once)),
-            syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer.read_once(spec))),
+            syncer.deployment(spec, leaf=keys.read_once("pki-syncer"), config=_digest(syncer.read_once(spec))),
             *restoring.deployments(spec),
         ),
-        followers=(dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config["data"])),),
+        followers=(dns.deployment(spec, leaf=keys.read_once("pki-dns"), config=_digest(dns_config["data"])),),
         extras=(*exposure.ways(spec), statefulset.disruption_budget(spec)),
     )
 

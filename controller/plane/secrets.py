@@ -8,6 +8,7 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from bulkhead.api.kubeconfig import Credential, kubeconfig
 from bulkhead.api.objects import Obj
@@ -20,6 +21,11 @@ SERVICE_ACCOUNT_SECRET = "pki-service-account"  # noqa: S105 - the name of a Sec
 # In the Secret of the CA of people: the revocation request for which its key was created, written together with the key.
 REVOKED_FILE = "revoked"
 API_SERVER = "pki-apiserver"
+# The certificates besides that of its kubeconfig which a process reads only at its start, as files of its Secret.
+_LOADED_AT_START: Final[Mapping[str, tuple[str, ...]]] = {
+    "pki-syncer": ("shim.crt", "shim-client-ca.crt", "shim-proxy-ca.crt"),
+    "pki-dns": (),
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,10 +45,10 @@ class KeyMaterial:
         parts = [self.authorities[name].certificate for name in sorted(self.authorities) if name != USERS]
         return digest(*parts, self.service_account.certificate, self.encryption_key.encode())
 
-    def leaf(self, name: str) -> str:
-        """A digest of one leaf and of the CAs next to it."""
-        pair = self.leaves[name]
-        return digest(pair.certificate, self.authorities["serving"].certificate)
+    def read_once(self, secret: str) -> str:
+        """A digest of the certificates that the process with this Secret loads only at its start."""
+        client, serving = self.leaves[f"{secret}/client"], self.authorities["serving"]
+        return read_once(secret, client.certificate, serving.certificate, _shim(self))
 
 
 def digest(*parts: bytes) -> str:
@@ -51,6 +57,15 @@ def digest(*parts: bytes) -> str:
     for part in parts:
         total.update(len(part).to_bytes(8, "big") + part)
     return total.hexdigest()[:16]
+
+
+def read_once(secret: str, client: bytes, serving: bytes, files: Mapping[str, bytes]) -> str:
+    """A digest of what a process loads only at its start: the certificate in its kubeconfig, the CA of servers, and files.
+
+    `files` are named as in its Secret; those that it does not load do not count. A reconcile and the renewal in a pause both
+    use this digest; if theirs differed, a pause would restart the process.
+    """
+    return digest(client, serving, *(files.get(name, b"") for name in _LOADED_AT_START[secret]))
 
 
 def authority_secrets(spec: PlaneSpec, keys: KeyMaterial) -> list[Obj]:
@@ -124,13 +139,17 @@ def _controller_manager(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
 
 
 def _syncer(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
-    files = {
-        "kubeconfig": _client_config(spec, keys, "pki-syncer/client", SYNCER_USER),
+    files = {"kubeconfig": _client_config(spec, keys, "pki-syncer/client", SYNCER_USER), **_shim(keys)}
+    return _secret(spec, "pki-syncer", SYNCER, files)
+
+
+def _shim(keys: KeyMaterial) -> dict[str, bytes]:
+    """What the syncer serves the kubelet's port with."""
+    return {
         **_pair(keys, "pki-syncer/shim", "shim"),
         **_ca(keys, "kubelet", "shim-client-ca.crt"),
         **_ca(keys, "front-proxy", "shim-proxy-ca.crt"),
     }
-    return _secret(spec, "pki-syncer", SYNCER, files)
 
 
 def _dns(spec: PlaneSpec, keys: KeyMaterial) -> Obj:

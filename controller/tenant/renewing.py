@@ -1,6 +1,6 @@
 """Renews the certificates of planes whose Tenant is refused as it is: paused, or of an unknown class. Nothing else changes.
 
-    at two thirds of its life ──> the same certificate again, in its Secret ──> inside a kubeconfig: its Deployment restarts
+    at two thirds of its life ──> the same certificate again, in its Secret ──> read only at a start: its Deployment restarts
 
 A pause lets people work without interference; it must not end a plane. Each step patches one existing object and names the
 version that was read. What exists decides what is left to do, so after a crash between two steps the second one is repeated.
@@ -20,15 +20,12 @@ from controller import metrics
 from controller.host.owned import SELECTOR
 from controller.pki import standing
 from controller.pki.issue import Known
-from controller.pki.material import embedded, files_of
 from controller.pki.renewals import Renewals
-from controller.plane.pki import authority_secret
-from controller.plane.secrets import digest
 from controller.plane.spec import DNS, LEAF_ANNOTATION, PLANE, SYNCER
 from controller.tenant.observe import Observed, owned_by
 
 _log = logging.getLogger(__name__)
-# The Secrets that contain a certificate inside a kubeconfig, and the Deployments that read it only at their start.
+# The Secrets whose certificates are read only at a start, and the Deployments that read them.
 _READ_ONCE: Final = {"pki-syncer": SYNCER, "pki-dns": DNS}
 
 
@@ -84,13 +81,12 @@ class Renewing:
         return False
 
     async def _deployments(self, observed: Observed, namespace: str, secrets: dict[str, Obj]) -> None:
-        """Restart the Deployments that run with another certificate than their kubeconfig now contains."""
-        authority = files_of(secrets.get(authority_secret("serving"))).get("tls.crt", b"")
+        """Restart the Deployments that run with other certificates than their Secret now contains."""
         for secret, name in _READ_ONCE.items():
-            pair, running = embedded(files_of(secrets.get(secret))), observed.get(kinds.DEPLOYMENTS, name, namespace)
-            if pair is None or running is None:
+            wanted, running = standing.loaded(secret, secrets), observed.get(kinds.DEPLOYMENTS, name, namespace)
+            if wanted is None or running is None:
                 continue
-            wanted, meta = digest(pair.certificate, authority), running["spec"]["template"]["metadata"]
+            meta = running["spec"]["template"]["metadata"]
             if (meta.get("annotations") or {}).get(LEAF_ANNOTATION) in {None, wanted}:
                 continue
             template = {"metadata": {"annotations": {LEAF_ANNOTATION: wanted}}}

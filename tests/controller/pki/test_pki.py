@@ -8,11 +8,13 @@ import pytest
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.kubeconfig import KubeConfig
-from controller.pki import issue
+from controller.pki import issue, standing
 from controller.pki.material import Assembled, KeysLostError, assemble
 from controller.plane import pki, secrets
 from controller.plane.pki import CertSpec, Pair, Usage
 from controller.plane.render import render
+from controller.plane.secrets import KeyMaterial
+from controller.plane.spec import LEAF_ANNOTATION
 from tests.kit.tenantsamples import plane_spec
 
 NOW = datetime.now(UTC)
@@ -137,6 +139,58 @@ def test_a_lost_ca_takes_its_leaves_with_it_and_no_others() -> None:
     del secrets["pki-ca-kubelet"]
     issued = {name for name, _ in assemble(spec, secrets, NOW).issued}
     assert issued == {"pki-ca-kubelet", "pki-apiserver/kubelet-client", "pki-syncer/shim"}
+
+
+def restarts(keys: KeyMaterial) -> dict[str, str]:
+    """By Deployment, the digest in its pod template of the certificates that it reads only at its start."""
+    objects = render(plane_spec(), keys).everything()
+    templates = {obj["metadata"]["name"]: obj["spec"]["template"] for obj in objects if obj["kind"] == "Deployment"}
+    return {name: template["metadata"]["annotations"][LEAF_ANNOTATION] for name, template in templates.items()}
+
+
+@pytest.mark.parametrize(
+    ("lost", "restarted"),
+    [
+        ("pki-ca-kubelet", {"syncer"}),
+        ("pki-ca-front-proxy", {"syncer"}),
+        ("pki-ca-client", {"syncer", "dns"}),
+        ("pki-ca-serving", {"syncer", "dns"}),
+        ("pki-ca-etcd", set()),
+        ("pki-ca-users", set()),
+    ],
+)
+def test_a_reissued_ca_restarts_what_has_loaded_it(lost: str, restarted: set[str]) -> None:
+    there = stored()
+    before = restarts(assemble(plane_spec(), there, NOW).keys)
+    assert set(before) == {"syncer", "dns"}
+    del there[lost]
+    after = restarts(assemble(plane_spec(), there, NOW).keys)
+    assert {name for name, digest in after.items() if digest != before[name]} == restarted
+
+
+def test_a_reissued_certificate_of_the_kubelets_server_restarts_the_syncer() -> None:
+    there = stored()
+    before = restarts(assemble(plane_spec(), there, NOW).keys)
+    del there["pki-syncer"]["data"]["shim.crt"]
+    found = assemble(plane_spec(), there, NOW)
+    assert {name for name, _ in found.issued} == {"pki-syncer/shim"}
+    after = restarts(found.keys)
+    assert {name for name, digest in after.items() if digest != before[name]} == {"syncer"}
+
+
+def test_a_pause_restarts_nothing_because_both_sides_compute_the_same_digest() -> None:
+    there = stored()
+    rendered = restarts(assemble(plane_spec(), there, NOW).keys)
+    assert {name: standing.loaded(f"pki-{name}", there) for name in rendered} == rendered
+    # What is renewed in a pause is what the next reconcile finds.
+    later = NOW + timedelta(days=61)
+    for certificate in standing.due(there, later, issue.Known()):
+        files = standing.renewed(certificate, there, later, issue.Known())
+        there[certificate.secret]["data"] |= {file: base64.b64encode(content).decode() for file, content in files.items()}
+    resumed = assemble(plane_spec(), there, later)
+    assert resumed.issued == ()
+    assert {name: standing.loaded(f"pki-{name}", there) for name in rendered} == restarts(resumed.keys)
+    assert set(restarts(resumed.keys).values()).isdisjoint(rendered.values())
 
 
 @pytest.mark.parametrize("lost", ["pki-service-account", "pki-apiserver"])

@@ -85,6 +85,7 @@ async def test_what_would_expire_is_renewed_in_a_plane_that_is_not_looked_after(
         await client.delete(kinds.POD_DISRUPTION_BUDGETS, "plane", f"bh-{name}")
         assert ready(await world.settle(name)) == ("False", reason)
         assert await leaves(client, name) == first
+        assert await annotation(client, name, "syncer") == restarts, "a pause alone restarts nothing"
 
         before = await fingerprint(client, name)
         clock.later = timedelta(days=61)
@@ -112,12 +113,13 @@ async def test_what_would_expire_is_renewed_in_a_plane_that_is_not_looked_after(
         for days in range(122, 366, 61):
             clock.later = timedelta(days=days)
             await world.settle(name)
-        third = await leaves(client, name)
+        third, last = await leaves(client, name), await annotation(client, name, "syncer")
         assert all(each.not_valid_after_utc > clock.now() for each in third.values())
         await client.patch(kinds.TENANTS, name, {"spec": {"pausedUntil": None}})
         await client.apply(kinds.TENANT_CLASSES, offer)
         await world.settle(name)
         assert await leaves(client, name) == third
+        assert await annotation(client, name, "syncer") == last, "neither does its end"
         await client.get(kinds.POD_DISRUPTION_BUDGETS, "plane", f"bh-{name}")
         await take_down(world, name)
 
