@@ -6,7 +6,10 @@
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
+
+# Of Linux alone. CLOCK_MONOTONIC, which is behind `time.monotonic`, stands still there while the machine is suspended.
+_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class Clock(Protocol):
@@ -25,6 +28,14 @@ class Clock(Protocol):
         ...
 
 
+class MachineClock(Clock, Protocol):
+    """A machine's clock: it also knows how much time has passed while the machine was suspended."""
+
+    def elapsed(self) -> float:
+        """Seconds that never run backwards and go on while the machine is suspended: to hold a wall clock against."""
+        ...
+
+
 class SystemClock:
     """The real thing."""
 
@@ -35,6 +46,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Monotonic seconds."""
         return time.monotonic()
+
+    def elapsed(self) -> float:
+        """Monotonic seconds, with those of suspensions where the kernel counts them."""
+        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

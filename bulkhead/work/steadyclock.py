@@ -1,11 +1,12 @@
-"""A clock that goes on steadily where the machine's jumps, and says so: held against a server's clock and monotonic time.
+"""A clock that goes on steadily where the machine's jumps, and says so: held against a server's clock and elapsed time.
 
     the machine's ──┬─ as the server's, and as expected ──────> it counts, and what is expected follows it
                     ├─ as the server's, but both jumped ──────> what is expected, until both stay with it for a while
                     └─ not as the server's ───────────────────> what is expected; before there was agreement, the server's
 
-What is expected is the last time at which both agreed and the monotonic seconds since. Certificates that are renewed by a clock
-that is wrong for a moment would all be renewed at once, with a life that is over or has not begun.
+What is expected is the last time at which both agreed and the seconds since, those included during which the machine was
+suspended: a laptop that wakes has the right time. Certificates that are renewed by a clock that is wrong for a moment would all
+be renewed at once, with a life that is over or has not begun.
 """
 
 import logging
@@ -13,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from bulkhead.work.clock import Clock
+from bulkhead.work.clock import MachineClock
 
 _log = logging.getLogger(__name__)
 # Certificates are dated back for longer than that.
@@ -29,7 +30,7 @@ _QUIET_SECONDS: Final = 60.0
 class SteadyClock:
     """Wraps the machine's clock; everything in the process that asks for the time asks this one."""
 
-    def __init__(self, machine: Clock) -> None:
+    def __init__(self, machine: MachineClock) -> None:
         self._machine = machine
         self._agreed: tuple[datetime, float] | None = None
         self._server: tuple[datetime, float] | None = None
@@ -46,11 +47,11 @@ class SteadyClock:
         except (ValueError, OverflowError):
             return
         if reported.year in _YEARS:
-            self._server = (reported if reported.tzinfo else reported.replace(tzinfo=UTC), self.monotonic())
+            self._server = (reported if reported.tzinfo else reported.replace(tzinfo=UTC), self._machine.elapsed())
 
     def now(self) -> datetime:
         """The machine's time where nothing speaks against it, else what it ought to be."""
-        machine, at = self._machine.now(), self.monotonic()
+        machine, at = self._machine.now(), self._machine.elapsed()
         server, expected = _since(self._server, at), _since(self._agreed, at)
         if server is None:
             return machine  # before the first answer there is nothing to hold it against

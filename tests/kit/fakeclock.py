@@ -23,6 +23,10 @@ class FakeClock:
         """Seconds advanced so far."""
         return self._elapsed
 
+    def elapsed(self) -> float:
+        """Seconds advanced so far: this machine is never suspended."""
+        return self._elapsed
+
     async def sleep(self, seconds: float) -> None:
         """Wait until the clock was advanced far enough."""
         if seconds <= 0:

@@ -1,11 +1,14 @@
 """A machine's clock that jumps, is wrong from the beginning, or not the server's: which time counts, what is reported."""
 
 import logging
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
 
+from bulkhead.work import clock
+from bulkhead.work.clock import SystemClock
 from bulkhead.work.steadyclock import SteadyClock
 from tests.kit.fakeclock import FakeClock
 
@@ -14,15 +17,19 @@ SECOND = timedelta(seconds=1)
 
 
 class Machine(FakeClock):
-    """A machine whose clock is wrong by so much."""
+    """A machine whose clock is wrong by so much, and that was suspended for so many seconds."""
 
     wrong = timedelta()
+    suspended = 0.0
 
     def now(self) -> datetime:
-        return super().now() + self.wrong
+        return self.right() + self.wrong
 
     def right(self) -> datetime:
-        return super().now()
+        return super().now() + timedelta(seconds=self.suspended)
+
+    def elapsed(self) -> float:
+        return super().elapsed() + self.suspended
 
 
 class World:
@@ -92,6 +99,30 @@ def test_a_jump_that_goes_back_does_not_count_as_one_for_the_next(world: World) 
         world.machine.wrong = world.server_wrong = timedelta()
         world.machine.advance(590)
         assert world.off() == timedelta()
+
+
+def test_a_machine_that_was_suspended_has_the_right_time_at_once(world: World) -> None:
+    world.off()
+    for _ in range(2):
+        # Monotonic time stands still meanwhile: the clock seems to jump, and the server's seems to have stopped.
+        world.machine.suspended += 7200
+        assert world.clock.now() == world.machine.right()
+        assert world.clock.trouble == ""
+        assert world.off() == timedelta()
+        assert (world.clock.trouble, world.clock.unknown) == ("", False)
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="of Linux alone")
+def test_the_machines_elapsed_seconds_are_those_since_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = {time.CLOCK_BOOTTIME: 7260.0, time.CLOCK_MONOTONIC: 60.0}
+    monkeypatch.setattr(time, "clock_gettime", readings.__getitem__)
+    assert SystemClock().elapsed() == 7260.0
+
+
+def test_elsewhere_they_are_monotonic_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "_BOOTTIME", None)
+    monkeypatch.setattr(time, "monotonic", lambda: 60.0)
+    assert SystemClock().elapsed() == 60.0
 
 
 def test_a_server_that_jumps_alone_changes_nothing(world: World) -> None:
