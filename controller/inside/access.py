@@ -1,15 +1,16 @@
 """How the controller connects to tenants' API servers: directly to the plane's pod, with a certificate that is only in memory.
 
 A plane is hostile input: what is read from it goes through `calls` within a turn of `budget`, every call has a short deadline,
-and redirects are not followed. There is one client for each plane; it is replaced at half of its certificate's life, or if its
-CAs change.
+and redirects are not followed. There is one client for each plane; it is replaced if its CAs change. At half of its
+certificate's life it gets another one, and calls that are under way go on. Loops that outlast a failing reconcile renew it too:
+without that, a plane would refuse them after an hour.
 
     reconcile finds it not ready ──> a task asks /readyz every 100 ms ──> ready ──> the tenant's key into the queue
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import msgspec
@@ -25,7 +26,7 @@ from controller.inside import definitions
 from controller.inside.budget import Budget, Turn
 from controller.inside.calls import Partial, Plane
 from controller.pki import issue
-from controller.plane.pki import controller_credential
+from controller.plane.pki import Pair, controller_credential
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import API_PORT, PLANE, PlaneSpec
 
@@ -68,12 +69,23 @@ class PlaneHealth:
 
 @dataclass(slots=True)
 class _Connection:
-    """One plane's client, and the time until which it may be used."""
+    """One plane's client, when its certificate is due, and the CA that signs the next one."""
 
     client: Client
     address: str
     identity: str
     renew_at: datetime
+    authority: Pair
+
+    def kept(self, now: datetime) -> Client:
+        """The client; if its certificate is due, it shows another one from its next call on."""
+        if now >= self.renew_at:
+            wanted = controller_credential()
+            pair = issue.issue(wanted, self.authority, now)
+            config = replace(self.client.config, client_cert=pair.certificate, client_key=pair.key)
+            self.client.transport.renew(config)
+            self.renew_at = now + wanted.life / 2
+        return self.client
 
 
 class PlaneAccess:
@@ -110,7 +122,7 @@ class PlaneAccess:
     def plane(self, turn: Turn) -> Plane | None:
         """A plane whose health was asked before, for one turn; None if there is no connection to it."""
         held = self._connections.get(turn.tenant)
-        return Plane(held.client, turn) if held is not None else None
+        return Plane(held.kept(self._clock.now()), turn) if held is not None else None
 
     async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> tuple[str, bool]:
         """Apply the objects that belong inside the plane, and delete those that no longer do.
@@ -153,11 +165,12 @@ class PlaneAccess:
         identity = digest(address.encode(), keys.authorities["client"].certificate, keys.authorities["serving"].certificate)
         held = self._connections.get(spec.tenant)
         now = self._clock.now()
-        if held is not None and held.identity == identity and now < held.renew_at:
-            return held.client
+        if held is not None and held.identity == identity:
+            return held.kept(now)
         await self.forget(spec.tenant)
         wanted = controller_credential()
-        pair = issue.issue(wanted, keys.authorities["client"], now)
+        authority = keys.authorities["client"]
+        pair = issue.issue(wanted, authority, now)
         config = KubeConfig(
             server=f"https://{address}:{API_PORT}",
             ca=keys.authorities["serving"].certificate,
@@ -175,7 +188,7 @@ class PlaneAccess:
             connections=_MAX_CONNECTIONS,
         )
         await client.__aenter__()
-        self._connections[spec.tenant] = _Connection(client, address, identity, now + wanted.life / 2)
+        self._connections[spec.tenant] = _Connection(client, address, identity, now + wanted.life / 2, authority)
         return client
 
     def _wait(self, tenant: str, client: Client) -> None:

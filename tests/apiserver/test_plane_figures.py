@@ -6,6 +6,7 @@ Costs 25 s.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 
 import pytest
 from prometheus_client import REGISTRY
@@ -43,6 +44,9 @@ class Held:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+
+    def kept(self, _now: datetime) -> Client:
+        return self.client
 
 
 @pytest.fixture

@@ -40,7 +40,8 @@ class Answering(PlaneAccess):
             if address not in self.answering:
                 raise Timeout(f"{address} is silent")
 
-        self._connections[spec.tenant] = access._Connection(None, address, "", self._clock.now())  # type: ignore[arg-type]
+        connection: Any = access._Connection
+        self._connections[spec.tenant] = connection(None, address, "", self._clock.now(), None)
         return SimpleNamespace(get_raw=get_raw)
 
     def _wait(self, tenant: str, client: Any) -> None:
