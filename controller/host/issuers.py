@@ -58,6 +58,9 @@ class Issuers:
 
     async def run(self) -> None:
         """Fetch keys until cancelled."""
+        # A process that leads again does not know what happened meanwhile: an earlier term's keys may be withdrawn. Until a
+        # provider has answered, its tenants keep the keys in their ConfigMaps, which the other leader has kept up to date.
+        self._known.clear()
         while True:
             self._wanted.clear()
             sources = {source for asked in self._looked.values() for source in asked}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bulkhead.api.providers import Source
-from controller.decide.keysets import Fault
+from controller.decide.keysets import Answer, Fault
 from controller.host.issuers import Issuers
 from tests.controller.decide.test_keysets import EC
 from tests.kit.fakeclock import FakeClock
@@ -45,15 +45,22 @@ class World:
             await asyncio.sleep(0)
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    running = asyncio.create_task(made.issuers.run())
-    await made.round(wait=False)
-    yield made
+@contextlib.asynccontextmanager
+async def leading(world: World) -> AsyncIterator[None]:
+    """One term as the leader."""
+    running = asyncio.create_task(world.issuers.run())
+    await world.round(wait=False)
+    yield
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    async with leading(made):
+        yield made
 
 
 async def test_a_new_source_is_asked_at_once_and_once_for_all_tenants(world: World) -> None:
@@ -97,3 +104,20 @@ async def test_an_unused_provider_is_not_asked(world: World) -> None:
     assert world.asked == []
     # And is asked afresh when it is looked at again: keys that went meanwhile are not believed.
     assert world.issuers.look("a", [CORP]) == {}
+
+
+async def test_keys_of_an_earlier_term_do_not_count_when_the_process_leads_again() -> None:
+    world = World()
+    async with leading(world):
+        world.issuers.look("a", [CORP])
+        await world.round(wait=False)
+        assert world.issuers.look("a", [CORP])[CORP].keys
+    # Another process leads. The provider withdraws a key, and is silent afterwards.
+    world.silent.add(CORP.url)
+    async with leading(world):
+        # Without keys the tenant keeps those in its ConfigMap, which the other process has written.
+        assert world.issuers.look("a", [CORP]) == {CORP: Answer("", "it is silent")}
+        world.silent.clear()
+        world.kid = "2"
+        await world.round()
+        assert '"kid": "2"' in world.issuers.look("a", [CORP])[CORP].keys

@@ -49,7 +49,7 @@ class Adoption(Facet):
     async def reconcile(self, turn: Turn) -> Turn:
         """Take it up, and have everything observed again.
 
-        Raises InDoubtError if its record does not count, or if the new Tenant lets in whom the former had shut out.
+        Raises InDoubtError if its record does not count, or if the new Tenant lets in users that the former had shut out.
         """
         claim = turn.observed.claim
         if not takes(claim):
