@@ -47,6 +47,10 @@ class PresentError(TargetError):
     """There is such an object already."""
 
 
+class TooLargeError(TargetError):
+    """The object is larger than its reader takes."""
+
+
 class Target:
     """Reads and writes objects at one place."""
 
@@ -82,12 +86,12 @@ class Target:
             raise self._error("store", path, error) from error
 
     async def small(self, path: str, most: int = _SMALL_BYTES) -> bytes:
-        """A small object. Raises AbsentError, DeniedError or TargetError."""
+        """A small object. Raises AbsentError, DeniedError, TooLargeError or TargetError."""
         data = bytearray()
         async for chunk in self.chunks(path):
             data += chunk
             if len(data) > most:
-                raise TargetError(f"{path} at {self.place} is larger than {most} bytes")
+                raise TooLargeError(f"{path} at {self.place} is larger than {most} bytes")
         return bytes(data)
 
     async def chunks(self, path: str) -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ import certifi
 import pytest
 
 from bulkhead.snapshots.place import Place
-from bulkhead.snapshots.target import AbsentError, PresentError, Target, TargetError
+from bulkhead.snapshots.target import AbsentError, PresentError, Target, TargetError, TooLargeError
 from tests.kit.bucket import KEY, Bucket, bucket
 
 
@@ -65,7 +65,7 @@ async def test_what_is_new_replaces_nothing(tmp_path: Path) -> None:
 
 async def test_what_is_too_large_to_be_small_is_not_read_whole(target: Target) -> None:
     await target.put("large", stream(10))
-    with pytest.raises(TargetError, match="larger than 1000"):
+    with pytest.raises(TooLargeError, match="larger than 1000"):
         await target.small("large", 1000)
 
 

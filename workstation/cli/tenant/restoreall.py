@@ -2,12 +2,15 @@
 
     manifests of the place ──> signed by this installation? ──> newest of each tenant ──> those that are not here
 It never replaces a plane that is here. Interrupted, it is run again: what is restored is left alone, the rest goes on.
+
+A manifest that the place refuses, or does not answer for, ends the command before anything is changed: it may be the newest of
+its tenant, and an older snapshot is restored only if an admin names it.
 """
 
 import asyncio
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +25,7 @@ from bulkhead.signing import Ring
 from bulkhead.snapshots.judge import RefusedError, opened
 from bulkhead.snapshots.layout import MANIFEST
 from bulkhead.snapshots.manifest import Manifest
-from bulkhead.snapshots.target import Target, TargetError
+from bulkhead.snapshots.target import AbsentError, Target, TargetError, TooLargeError
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, age, plain, table
 from workstation.cli.tenant import patience, restoreplan
@@ -38,6 +41,7 @@ _AT_ONCE: Final = 3
 _LOOK_SECONDS: Final = 1.0
 _MANIFEST_BYTES: Final = 256 * 1024
 _MOST_OBJECTS: Final = 100_000
+_SHOWN_IDENTITY: Final = 8  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +56,33 @@ class Everything:
     dry_run: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is stored at a place.
+
+    newest: the newest snapshot of each tenant that counts here.
+    planes: the identities of the planes of that name that have a snapshot, by the tenant's name.
+    left: what was left out, and why.
+    """
+
+    newest: tuple[Manifest, ...]
+    planes: Mapping[str, frozenset[str]]
+    left: tuple[str, ...]
+
+
 async def restore_all(client: Client, asked: Everything) -> int:
     """Bring all back; the exit code."""
     with Progress() as progress:
         progress.show(f"looking for snapshots at {asked.target.place}")
-        newest, left = await _newest(asked)
+        stored = await _newest(asked.target, asked.ring)
         there = {str(tenant["metadata"]["name"]): tenant for tenant in (await client.list(kinds.TENANTS)).items}
         pending = (await client.list(kinds.TENANT_RESTORES)).items
     missing: list[Manifest] = []
     here: list[Manifest] = []
-    for found in newest:
+    for found in stored.newest:
         unfinished = any(is_pending(request, found.tenant) for request in pending)
         (missing if unfinished or found.tenant not in there else here).append(found)
-    _say(newest, {found.tenant for found in here}, left)
+    _say(stored, {found.tenant for found in here})
     if asked.dry_run or not missing:
         print(f"{len(missing)} tenants are not here and can be brought back, {len(here)} are here; nothing was changed")
         return Exit.DONE
@@ -77,23 +95,33 @@ async def restore_all(client: Client, asked: Everything) -> int:
     return Exit.DONE
 
 
-async def _newest(asked: Everything) -> tuple[list[Manifest], list[str]]:
-    """The newest snapshot of each tenant that counts here, and what was left out."""
+async def _newest(target: Target, ring: Ring) -> Found:
+    """The newest snapshot of each tenant. Raises CliError if a manifest cannot be read for now."""
     found: dict[str, Manifest] = {}
+    planes: dict[str, set[str]] = {}
     left: list[str] = []
-    async for path in asked.target.names(_MOST_OBJECTS):
+    async for path in target.names(_MOST_OBJECTS):
         if not path.endswith(f"/{MANIFEST}") or path.count("/") != 2:
             continue
         try:
-            made = opened((await asked.target.small(path, _MANIFEST_BYTES)).decode("utf-8", "replace"), asked.ring)
-        except (RefusedError, TargetError) as error:
+            made = opened((await target.small(path, _MANIFEST_BYTES)).decode("utf-8", "replace"), ring)
+        except (RefusedError, AbsentError, TooLargeError) as error:
             left.append(f"{path}: {error}")
             continue
+        except TargetError as error:
+            raise CliError(
+                f"{error}; nothing was changed, because a newer snapshot of a tenant may be among what cannot be read",
+                next_step=f"correct why {path} is refused (credentials, their rights, the network), and run the same command "
+                "again; or restore single tenants: bulkhead tenant restore TENANT --from IDENTITY/SNAPSHOT",
+            ) from error
         if path != f"{made.identity}/{made.snapshot}/{MANIFEST}":
             left.append(f"{path}: it was moved here")
-        elif made.tenant not in found or made.created > found[made.tenant].created:
+            continue
+        planes.setdefault(made.tenant, set()).add(made.identity)
+        if made.tenant not in found or made.created > found[made.tenant].created:
             found[made.tenant] = made
-    return sorted(found.values(), key=lambda made: made.tenant), left
+    newest = tuple(sorted(found.values(), key=lambda made: made.tenant))
+    return Found(newest, {tenant: frozenset(identities) for tenant, identities in planes.items()}, tuple(left))
 
 
 async def _bring_back(client: Client, asked: Everything, missing: Iterable[Manifest]) -> dict[str, str]:
@@ -141,12 +169,25 @@ async def _one(client: Client, asked: Everything, found: Manifest, progress: Pro
         await work.finish(request, seconds)
 
 
-def _say(newest: Iterable[Manifest], here: set[str], left: Iterable[str]) -> None:
+def _say(stored: Found, here: set[str]) -> None:
     now = datetime.now(UTC)
     rows = [
-        (made.tenant, made.snapshot, age(made.created, now=now), "here" if made.tenant in here else "missing")
-        for made in newest
+        (
+            made.tenant,
+            made.identity[:_SHOWN_IDENTITY],
+            made.snapshot,
+            age(made.created, now=now),
+            "here" if made.tenant in here else "missing",
+        )
+        for made in stored.newest
     ]
-    table(("TENANT", "NEWEST SNAPSHOT", "AGE", "TENANT IS"), rows, stream=sys.stderr)
-    for words in left:
+    table(("TENANT", "PLANE", "NEWEST SNAPSHOT", "AGE", "TENANT IS"), rows, stream=sys.stderr)
+    for made in stored.newest:
+        # A tenant that was deleted and made again, or one of that name on another host.
+        if others := sorted(stored.planes[made.tenant] - {made.identity}):
+            sys.stderr.write(
+                f"tenant {made.tenant}: there are snapshots of {len(others) + 1} planes; the newest is of plane "
+                f"{made.identity}, others are of {plain(', '.join(others), 500)}\n"
+            )
+    for words in stored.left:
         sys.stderr.write(f"left out: {plain(words, 500)}\n")
