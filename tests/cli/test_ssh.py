@@ -41,7 +41,7 @@ from tests.kit.tenantsamples import plane_spec
 from workstation.cli.arguments import Host
 from workstation.cli.credentials import cache
 from workstation.cli.failures import CliError
-from workstation.cli.ssh import certificate, plane
+from workstation.cli.ssh import certificate, command, plane
 from workstation.cli.ssh.plane import Way
 
 CSR = kinds.CERTIFICATE_SIGNING_REQUESTS
@@ -229,6 +229,37 @@ def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answering:
 
 
 WAY = Way(Host(), "red", tunnel="never")
+
+
+@pytest.fixture
+def logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of `bulkhead login red`, and one of a host."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "host"))
+    (tmp_path / "host").touch()
+    login = tmp_path / ".kube/bulkhead/red.yaml"
+    login.parent.mkdir(parents=True)
+    login.touch()
+    return login
+
+
+def test_a_login_counts_unless_the_user_names_a_host(logged_in: Path, tmp_path: Path) -> None:
+    """The tenant of that name on another host is another one."""
+    host = str(tmp_path / "host")
+    assert plane.login_file(WAY) == logged_in
+    for named in (Host(kubeconfig=host), Host(context="other"), Host(host, "other")):
+        assert plane.login_file(replace(WAY, host=named)) is None
+    assert plane.login_file(replace(WAY, host=Host(host), login=str(logged_in))) == logged_in
+
+
+def test_the_commands_that_ssh_calls_go_the_same_way(logged_in: Path, tmp_path: Path) -> None:
+    """They are written down, and run when a login may have come or gone."""
+    host = str(tmp_path / "host")
+    of_login = shlex.split(command._own(WAY, "--proxy"))
+    assert of_login[-4:] == ["--login", str(logged_in), "--kubeconfig", host]
+    of_host = shlex.split(command._own(replace(WAY, host=Host(host, "other")), "--proxy"))
+    assert "--login" not in of_host
+    assert of_host[-4:] == ["--kubeconfig", host, "--context", "other"]
 
 
 def test_an_answer_is_kept_for_its_user_until_shortly_before_its_end(

@@ -63,7 +63,9 @@ def add_arguments(parser: Parser) -> None:
     add_host(parser)
     add_tenant(parser)
     parser.add_argument("-u", "--user", metavar="NAME", help="the Slurm user (default: the first that you are mapped to)")
-    parser.add_argument("--login", metavar="FILE", help="a kubeconfig of the tenant (default: what `bulkhead login` wrote)")
+    parser.add_argument(
+        "--login", metavar="FILE", help="a kubeconfig of the tenant (default, without a host: what `bulkhead login` wrote)"
+    )
     parser.add_argument("--issuer", metavar="NAME", help="identity provider to sign in to, if you have not logged in yet")
     parser.add_argument("--certificate", action="store_true", help="log in as your user on the host, even if it has a provider")
     add_tunnel(parser, "reach the tenant's API")

@@ -1,7 +1,7 @@
 """The tenant's API for the user who runs the command, with the credential that kubectl would use.
 
 --login FILE, else the file of `bulkhead login` ──> run its exec entry, as kubectl would ──> kubeconfig with a credential
-else the host: Tenant ──> its identity provider, or a certificate of the host ──> the same
+else, or with --kubeconfig or --context, the host: Tenant ──> its identity provider, or a certificate of the host ──> the same
 """
 
 from dataclasses import dataclass, field
@@ -46,14 +46,19 @@ def kubeconfig(way: Way) -> bytes:
 
 
 def login_file(way: Way) -> Path | None:
-    """The file of `bulkhead login`, or the file that the user named; None if there is none."""
+    """The file that the user named, or that of `bulkhead login`; None if there is none, or the user named a host.
+
+    The tenant of that name on a named host may be another one than the tenant that the user logged in to (`handed`).
+    """
     if way.login:
         path = homefolder.expanded(way.login)
         if not path.is_file():
             raise CliError(f"--login: {path} does not exist", next_step="give a kubeconfig of the tenant", code=Exit.USAGE)
         return path
+    if way.host.kubeconfig or way.host.context or way.wanted.certificate:
+        return None
     usual = handed.default_file(way.tenant)
-    return usual if usual.is_file() and not way.wanted.certificate else None
+    return usual if usual.is_file() else None
 
 
 async def _of_host(way: Way) -> bytes:
