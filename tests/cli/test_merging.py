@@ -49,7 +49,63 @@ def test_a_context_of_another_program_is_not_replaced() -> None:
         merged(OTHER | own, ADDED, "bulkhead-red")
 
 
-@pytest.mark.parametrize("wrong", [[], "x", {"kind": "Pod"}, {"clusters": "x"}, {"contexts": [1]}, {"users": {"a": 1}}])
+def at(server: str, command: str = "bulkhead", **cluster: str) -> dict[str, Any]:
+    """The kubeconfig of tenant red on a host."""
+    user = {"exec": {"command": command, "args": ["credential", "certificate", "red"], "provideClusterInfo": False}}
+    return ADDED | {
+        "clusters": [{"name": "red", "cluster": {"server": server} | cluster}],
+        "users": [{"name": "red-host-admin", "user": user}],
+    }
+
+
+def renamed(config: dict[str, Any]) -> dict[str, Any]:
+    """As `kubectl config rename-context bulkhead-red red-staging` leaves it, which also writes the fields that are empty."""
+    (context,) = [item for item in config["contexts"] if item["name"] == "bulkhead-red"]
+    (user,) = [item["user"] for item in config["users"] if item["name"] == "bulkhead-red"]
+    user["exec"] |= {"env": None}
+    return config | {"contexts": [context | {"name": "red-staging"}]}
+
+
+def test_a_renamed_context_does_not_come_to_lead_to_another_host() -> None:
+    own = renamed(merged(OTHER, at("https://red.staging"), "bulkhead-red"))
+    words = r"at https://red.staging, and the tenant is at https://red.prod: .*another host"
+    with pytest.raises(MergeRefusedError, match=words):
+        merged(own, at("https://red.prod"), "bulkhead-red")
+    # Nor without a context: its cluster may be what another file's context names.
+    with pytest.raises(MergeRefusedError, match="another host"):
+        merged(own | {"contexts": []}, at("https://red.prod"), "bulkhead-red")
+
+
+def test_a_renamed_context_does_not_come_to_sign_in_as_another() -> None:
+    own = renamed(merged(OTHER, at("https://red"), "bulkhead-red"))
+    with pytest.raises(MergeRefusedError, match="its user bulkhead-red is also that of context red-staging"):
+        merged(own, at("https://red", command="another"), "bulkhead-red")
+    again = merged(own, at("https://red/"), "bulkhead-red")
+    assert [item["name"] for item in again["contexts"]] == ["red-staging", "bulkhead-red"]
+
+
+def test_a_tenant_that_was_made_again_has_another_ca_at_the_same_address() -> None:
+    first = at("https://red", **{"certificate-authority-data": "b25l"})
+    second = at("https://red", **{"certificate-authority-data": "dHdv"})
+    for own in (merged(OTHER, first, "bulkhead-red"), renamed(merged(OTHER, first, "bulkhead-red"))):
+        found = merged(own, second, "bulkhead-red")
+        (cluster,) = [item["cluster"] for item in found["clusters"] if item["name"] == "bulkhead-red"]
+        assert cluster == second["clusters"][0]["cluster"]
+
+
+def test_a_refusal_names_both_addresses_and_the_way_on(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(merged(OTHER, at("https://red.staging"), "bulkhead-red")))
+    before = path.read_text()
+    with pytest.raises(CliError, match=r"https://red.staging.*https://red.prod.*nothing was changed") as refused:
+        merging.merge_into(path, json.dumps(at("https://red.prod")).encode(), "red")
+    assert "--write red.yaml" in refused.value.next_step
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], "x", {"kind": "Pod"}, {"clusters": "x"}, {"contexts": [1]}, {"users": {"a": 1}}, {"users": 1}]
+)
 def test_what_is_no_kubeconfig_is_refused(wrong: Any) -> None:
     with pytest.raises(MergeRefusedError):
         merged(wrong, ADDED, "bulkhead-red")

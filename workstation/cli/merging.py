@@ -4,8 +4,12 @@
                         ├─> merged (pure) ──> written whole, or not at all
     a tenant's config ──┘
 
-Other entries stay as they are, and so does the current context. An entry of the same name that this command did not write is
-never replaced. Comments in the file are lost, as with `kubectl config`. Holds the lock file that kubectl holds.
+Other entries stay as they are, and so does the current context. A context of the same name that this command did not write is
+never replaced, nor what a context of another name uses: a user may have renamed theirs. A cluster of the same name has to be at
+the same address. There another CA is that of a tenant that was made again, and replaces the former one, which verifies nothing
+now; another address is that of a tenant of this name on another host.
+
+Comments in the file are lost, as with `kubectl config`. Holds the lock file that kubectl holds.
 
 It creates no file: a new ~/.kube/config without a current context would hide the embedded host's from every other command.
 """
@@ -21,6 +25,7 @@ from bulkhead.api import names
 from bulkhead.api.untrusted import mapping, mappings, text
 from workstation.cli import access, homefolder
 from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import plain
 
 _FILE_LIMIT: Final = 8 << 20  # bytes
 _MOST_ENTRIES: Final = 10_000
@@ -29,7 +34,7 @@ _MARK: Final = {"name": names.GROUP, "extension": {"writtenBy": "bulkhead kubeco
 
 
 class MergeRefusedError(Exception):
-    """The file has an entry of this name that another program wrote, or is not a kubeconfig."""
+    """The file has an entry of this name that is not this command's to replace, or is not a kubeconfig."""
 
 
 def context_of(tenant: str) -> str:
@@ -41,19 +46,49 @@ def merged(existing: Mapping[str, Any], added: Mapping[str, Any], name: str) -> 
     """The existing config with the one cluster, user and context of `added`, all three called `name`."""
     if not isinstance(existing, dict) or existing.get("kind", "Config") != "Config":
         raise MergeRefusedError("it is not a kubeconfig")
+    there = {part: _entries(existing, part) for part in _PARTS}
+    values = {part: dict(mapping(mappings(added.get(part), 1)[0].get(part.removesuffix("s")))) for part in _PARTS}
+    values["contexts"] = {"cluster": name, "user": name, "extensions": [_MARK]}
+    _check(there, values, name)
     result = dict(existing) or {"apiVersion": "v1", "kind": "Config", "preferences": {}}
     for part in _PARTS:
-        entries = list(mappings(existing.get(part), _MOST_ENTRIES))
-        if len(entries) != len(existing.get(part) or ()):
-            raise MergeRefusedError(f"its {part} are not a list of objects")
-        if part == "contexts" and any(text(item.get("name")) == name and not _ours(item) for item in entries):
-            raise MergeRefusedError(f"its context {name} was not written by this command")
-        value = dict(mapping(mappings(added.get(part), 1)[0].get(part.removesuffix("s"))))
-        if part == "contexts":
-            value = {"cluster": name, "user": name, "extensions": [_MARK]}
-        others = [item for item in entries if text(item.get("name")) != name]
-        result[part] = [*others, {"name": name, part.removesuffix("s"): value}]
+        others = [item for item in there[part] if text(item.get("name")) != name]
+        result[part] = [*others, {"name": name, part.removesuffix("s"): values[part]}]
     return result
+
+
+def _entries(existing: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
+    listed = existing.get(part) or []
+    found = mappings(listed, _MOST_ENTRIES)
+    if not isinstance(listed, list) or len(found) != len(listed):
+        raise MergeRefusedError(f"its {part} are not a list of objects")
+    return found
+
+
+def _check(there: Mapping[str, list[Mapping[str, Any]]], values: Mapping[str, Mapping[str, Any]], name: str) -> None:
+    """Raise MergeRefusedError if an entry of this name is not this command's to replace."""
+    same = {part: [item for item in there[part] if text(item.get("name")) == name] for part in _PARTS}
+    if not all(_ours(item) for item in same["contexts"]):
+        raise MergeRefusedError(f"its context {name} was not written by this command")
+    server = text(values["clusters"].get("server"))
+    for item in same["clusters"]:
+        address = text(mapping(item.get("cluster")).get("server"))
+        if address.rstrip("/") != server.rstrip("/"):
+            raise MergeRefusedError(
+                f"its cluster {name} is at {plain(address) or 'no address'}, and the tenant is at {server}: it is of a tenant "
+                f"of this name on another host, or this one has moved (then, before: kubectl config delete-cluster {name})"
+            )
+    if all(_content(mapping(item.get("user"))) == _content(values["users"]) for item in same["users"]):
+        return
+    for item in there["contexts"]:
+        other, user = text(item.get("name")), text(mapping(item.get("context")).get("user"))
+        if other != name and user == name:
+            raise MergeRefusedError(f"its user {name} is also that of context {plain(other)}, which would sign in as another")
+
+
+def _content(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an entry that are not empty: kubectl adds empty ones when it rewrites a file."""
+    return {key: _content(value) if isinstance(value, dict) else value for key, value in entry.items() if value}
 
 
 def current_context(path: Path) -> str | None:
