@@ -23,6 +23,7 @@ from workstation.cli.credentials.handed import Handed
 from workstation.cli.credentials.provider import Issuer
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document as print_document
+from workstation.cli.output import plain
 from workstation.cli.parsing import RAW, Parser
 
 
@@ -77,7 +78,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--server", metavar="URL", help="the tenant's API, if you may not read the Tenant")
     parser.add_argument("--server-ca", metavar="FILE", help="the CA that verifies --server")
     parser.add_argument("--tls-server-name", metavar="NAME", help="name in the certificate, if it differs from the address")
-    add_target(parser, "the result", "default: ~/.kube/bulkhead/TENANT.yaml")
+    add_target(parser, "the result", "default: ~/.kube/bulkhead/TENANT.yaml, unless that is of another cluster")
     parser.does(_request, login)
 
 
@@ -141,8 +142,23 @@ def _without_host(request: LoginRequest) -> Handed | None:
     return None if stated else handed.instead_of_host(request.host, name)
 
 
+def _check_target(request: LoginRequest, tenant: Obj) -> None:
+    """Raise CliError if the usual file is that of a tenant of this name on another cluster. Called before users sign in."""
+    if request.target.path:
+        return
+    name = document.name_of(tenant)
+    path, (server, _) = handed.default_file(name), document.place_of(tenant)
+    for other in handed.addresses_in(path):
+        if other.rstrip("/") != server.rstrip("/"):
+            raise CliError(
+                f"{path} is of a cluster at {plain(other)}, and tenant {name} is at {server}; nothing was changed",
+                next_step=f"keep both, and name another file: --write FILE; or delete the former one: rm {path}",
+            )
+
+
 def _arrive(request: LoginRequest, found: Handed) -> int:
     """Log in without rights on the host. The tenant is looked for first, so that users do not sign in for nothing."""
+    _check_target(request, found.tenant)
     looks = not arrival.proxied()
     if looks:
         arrival.reach(found)
@@ -193,6 +209,7 @@ async def _log_in(request: LoginRequest, name: str) -> tuple[Obj, Issuer | None,
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, name)
         document.place_of(tenant)
+        _check_target(request, tenant)
         issuer = request.issuer or choice.of_tenant(tenant, request.wanted)
         ends = 0.0 if issuer else (await certificate.current(client, request.host, tenant)).ends
     return tenant, issuer, ends

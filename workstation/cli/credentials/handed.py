@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
-from bulkhead.api.untrusted import mapping, mappings, sequence
+from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import homefolder, hostfile
@@ -46,6 +46,17 @@ class Handed:
 def default_file(tenant: str) -> Path:
     """The default path of a tenant's kubeconfig."""
     return homefolder.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
+
+
+def addresses_in(path: Path) -> tuple[str, ...]:
+    """The addresses of a kubeconfig's clusters; empty for a file that does not exist or is not a kubeconfig."""
+    try:
+        with path.open("rb") as file:
+            document = _document(file.read(_FILE_LIMIT_BYTES + 1))
+    except (OSError, ValueError):
+        return ()
+    servers = (text(mapping(entry.get("cluster")).get("server")) for entry in mappings(document.get("clusters")))
+    return tuple(server for server in servers if server)
 
 
 def given(file: str, tenant: str | None) -> Handed:
