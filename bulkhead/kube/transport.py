@@ -48,6 +48,8 @@ class Transport:
         self.authorization = Authorization(config)
         # Told the `Date` of every answer to a call.
         self.on_date: Callable[[str], None] = _nothing
+        # Told that the server, or what lies behind its proxy, refused the credentials. The answer goes to the caller as it is.
+        self.on_unauthorized: Callable[[], None] = _go_on
         self.tls: ssl.SSLContext | None = None
         self._calls: Calls | None = None
 
@@ -137,6 +139,7 @@ class Transport:
                 bounds = Bounds(most, min(_ERROR_BODY_BYTES, max(most, _LEAST_ERROR_BODY_BYTES)), charge)
                 answer = await self._calls.ask(method, _target(path, params), named, body, bounds)
                 self.on_date(answer.headers.get("date", ""))
+                self._heed(answer.status)
                 if answer.status < 400:
                     _check(answer.status, answer.headers, answer.data)
                 return answer
@@ -162,6 +165,7 @@ class Transport:
         with mapped(f"{method} {path}", self.timeout):
             async with asyncio.timeout(self.timeout):
                 answer = await self._calls.open(_target(path, params), headers, body, narrow=narrow)
+                self._heed(answer.status)
                 try:
                     if answer.status >= 300 or answer.headers.get("content-encoding", "identity") != "identity":
                         _check(answer.status, answer.headers, await _read(answer, _ERROR_BODY_BYTES))
@@ -173,6 +177,14 @@ class Transport:
             yield answer
         finally:
             answer.close()
+
+    def _heed(self, status: int) -> None:
+        if status == 401:
+            self.on_unauthorized()
+
+
+def _go_on() -> None:
+    """Keep credentials that were refused."""
 
 
 def _nothing(date: str) -> None:

@@ -16,7 +16,7 @@ from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, Forbidden, KubeError, Throttled, Timeout, Unavailable, unreachable
+from bulkhead.kube.errors import ApiError, Forbidden, KubeError, Throttled, Timeout, Unauthorized, Unavailable, unreachable
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.restores import status as restorestatus
 from controller.restores.decide import Step
@@ -56,9 +56,9 @@ class Looks:
             raise found
         return found
 
-    async def until(self, seconds: float) -> str:
+    async def until(self, seconds: float, *, renews: bool = False) -> str:
         progress = Progress(self.shown)
-        return await patience.until(self.look, "tenant red", seconds=seconds, every=0.01, progress=progress)
+        return await patience.until(self.look, "tenant red", seconds=seconds, every=0.01, progress=progress, renews=renews)
 
     def lines(self) -> list[str]:
         return [line.partition("] ")[2] for line in self.shown.getvalue().splitlines()]
@@ -88,6 +88,24 @@ async def test_an_api_that_does_not_answer_ends_no_wait() -> None:
 async def test_any_other_error_ends_it() -> None:
     with pytest.raises(Forbidden):
         await Looks(Waits("etcd starts"), Forbidden(403, "Forbidden", "no"), "done").until(60)
+
+
+REFUSED: Final = Unauthorized(401, "Unauthorized", "the token has ended")
+
+
+async def test_credentials_that_are_renewed_end_no_wait() -> None:
+    looks = Looks(REFUSED, REFUSED, Waits("etcd starts"), REFUSED, "done")
+    assert await looks.until(60, renews=True) == "done"
+    refused = "tenant red: the kubeconfig's plugin is asked for other credentials: Unauthorized: the token has ended"
+    assert looks.lines() == [refused, "tenant red: etcd starts", refused]
+    with pytest.raises(Unauthorized):
+        await Looks(REFUSED, "done").until(60)
+
+
+async def test_credentials_that_stay_refused_end_a_wait_before_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "_RENEWAL_SECONDS", 0.05)
+    with pytest.raises(Unauthorized):
+        await Looks(REFUSED).until(60, renews=True)
 
 
 @pytest.mark.parametrize(

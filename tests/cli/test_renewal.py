@@ -11,9 +11,11 @@ import yaml
 
 from bulkhead.kube import portforward
 from bulkhead.kube.client import Client
+from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Resource
+from bulkhead.kube.resources import PODS
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import until
@@ -102,6 +104,38 @@ async def test_a_token_without_an_end_is_renewed_once_it_is_refused_and_a_plugin
         await becomes(client, "two")
 
 
+class Server:
+    """A server that knows one token, in place of the connections of a client."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    async def ask(self, _: str, __: str, headers: dict[str, str], *___: object) -> Answer:
+        if headers["Authorization"] == f"Bearer {self.token}":
+            return Answer(200, b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}}', {})
+        return Answer(401, b'{"kind":"Status","code":401,"reason":"Unauthorized","message":"m"}', {})
+
+
+@pytest.mark.parametrize("left", [None, 3600])
+async def test_a_refusal_renews_whatever_end_the_plugin_names(
+    plugin: Plugin, monkeypatch: pytest.MonkeyPatch, left: float | None
+) -> None:
+    """It may name none, this machine may have slept, and its clock may be behind."""
+    plugin.says(token="one", left=left)
+    async with connection.host_client(plugin.host) as client:
+        assert client.transport._calls is not None
+        monkeypatch.setattr(client.transport._calls, "ask", Server("two").ask)
+        plugin.says(token="two", left=left)
+        with pytest.raises(Unauthorized):
+            await client.get(PODS, "p", "n")
+        await becomes(client, "two")
+        assert (await client.get(PODS, "p", "n"))["metadata"]["name"] == "p"
+        assert plugin.asked() == 2
+        # What starts from now on, such as the prober of a chaos run, starts with these.
+        assert client.config.token == "two"
+        assert renewal.is_renewed(client)
+
+
 async def test_a_kubeconfig_without_a_plugin_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_bytes(to_yaml(KubeConfig(server="https://127.0.0.1:1", token="one")))
@@ -109,6 +143,7 @@ async def test_a_kubeconfig_without_a_plugin_is_left_alone(tmp_path: Path) -> No
     async with connection.host_client(host) as client:
         client.refused()
         assert not client.renews
+        assert not renewal.is_renewed(client)
         assert client._renewing is None
         assert bearer(client) == "Bearer one"
 

@@ -9,9 +9,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, KubeError, NotFound
+from bulkhead.kube.errors import Conflict, KubeError, NotFound, Unauthorized, may_pass
 from bulkhead.kube.objects import Resource
 from workstation.chaos import objects
 from workstation.chaos.planes import Planes, Unreached
@@ -54,7 +55,7 @@ def whole(run: str) -> Record:
 
 async def _in_plane(host: Client, planes: Planes, run: str, name: str, found: list[str]) -> list[str]:
     try:
-        tenant = await host.get(kinds.TENANTS, name)
+        tenant = await _tenant(host, name)
     except NotFound:
         return []
     except KubeError as error:
@@ -68,6 +69,19 @@ async def _in_plane(host: Client, planes: Planes, run: str, name: str, found: li
     except (KubeError, Unreached) as error:
         left.append(f"objects labelled {objects.selector(run)} in tenant {name}: its API is not reached: {error}")
     return left
+
+
+async def _tenant(host: Client, name: str) -> Obj:
+    """The Tenant. A host that is busy, and credentials that are being renewed, have as long as what is deleted in a plane."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + _PLANE_SECONDS
+    while True:
+        try:
+            return await host.get(kinds.TENANTS, name)
+        except KubeError as error:
+            if clock() >= end or not (may_pass(error) or isinstance(error, Unauthorized)):
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _gone(client: Client, r: Resource, run: str, seconds: float, *, within: str = "") -> list[str]:

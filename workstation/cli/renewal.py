@@ -5,6 +5,9 @@ run, a tunnel or a console lasts longer. The plugin can ask the user nothing by 
 and the server's refusal says so.
 
     kubeconfig, exec ──> credentials, their end ──> shortly before, or once they were refused ──> exec again ──> the client
+
+Every 401 asks for others: a plugin may name no end, this machine may have slept past it, or its clock may be behind. The
+request that got it has failed all the same; what waits repeats it (`is_renewed`).
 """
 
 import asyncio
@@ -37,6 +40,7 @@ class LastingClient(Client):
         self._answered = answered
         self._refused = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
+        self.transport.on_unauthorized = self.refused
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -75,6 +79,8 @@ class LastingClient(Client):
                 found = await self._ask() or found
                 config = KubeConfig.from_bytes(found.data, context=self._host.context, folder=self._path().parent)
                 self.transport.renew(config)
+                # What starts later, in another process too, starts with these.
+                self.config = config
             await asyncio.sleep(_LEAST_SECONDS)
 
     async def _ask(self) -> Answered | None:
@@ -87,3 +93,8 @@ class LastingClient(Client):
 
     def _path(self) -> Path:
         return hostfile.find_kubeconfig(self._host.kubeconfig)
+
+
+def is_renewed(client: Client) -> bool:
+    """Whether the client gets other credentials once a server has refused the present ones."""
+    return isinstance(client, LastingClient) and client.renews

@@ -3,17 +3,20 @@
 look ──> done: its result
 ├─> not yet: Waits(what for) ──┐
 └─> no answer ─────────────────┴─> shown, and the next look, until the deadline: LateError
+Refused credentials count as such for a minute, where the client gets others.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from bulkhead.kube.errors import KubeError, may_pass
+from bulkhead.kube.errors import KubeError, Unauthorized, may_pass
 from workstation.cli.output import Progress
 
 T = TypeVar("T")
+# A plugin has 30 s to answer, and is asked again 5 s later if it fails (`workstation.cli.renewal`).
+_RENEWAL_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +36,31 @@ class LateError(Exception):
 
 
 async def until(
-    look: Callable[[], Awaitable[T | Waits]], subject: str, *, seconds: float, every: float, progress: Progress
+    look: Callable[[], Awaitable[T | Waits]],
+    subject: str,
+    *,
+    seconds: float,
+    every: float,
+    progress: Progress,
+    renews: bool = False,
 ) -> T:
     """The first result of `look` that is not Waits. It looks at least once, and a last time at the deadline.
 
     A look has to be safe to repeat after a request of it got no answer. Raises LateError, and what a look raises that does not
-    pass by itself.
+    pass by itself. `renews` says whether the client of `look` gets other credentials once the present ones were refused.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
+    renewed_by: float | None = None
     while True:
         pause, silent = every, False
         try:
             found = await look()
+        except Unauthorized as error:
+            renewed_by = renewed_by or loop.time() + _RENEWAL_SECONDS
+            if not renews or loop.time() >= renewed_by:
+                raise
+            silent, last = True, f"the kubeconfig's plugin is asked for other credentials: {error}"
         except KubeError as error:
             if not may_pass(error):
                 raise
@@ -54,7 +69,7 @@ async def until(
         else:
             if not isinstance(found, Waits):
                 return found
-            last = found.text
+            last, renewed_by = found.text, None
         left = end - loop.time()
         if left <= 0:
             raise LateError(last, silent=silent)

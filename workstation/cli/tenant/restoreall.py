@@ -26,6 +26,7 @@ from bulkhead.snapshots.judge import RefusedError, opened
 from bulkhead.snapshots.layout import MANIFEST
 from bulkhead.snapshots.manifest import Manifest
 from bulkhead.snapshots.target import AbsentError, Target, TargetError, TooLargeError
+from workstation.cli import renewal
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, age, plain, table
 from workstation.cli.tenant import patience, restoreplan
@@ -163,7 +164,14 @@ async def _one(client: Client, asked: Everything, found: Manifest, progress: Pro
             return work, await work.begin(discard=False)
 
         try:
-            work, request = await patience.until(begin, subject, seconds=seconds, every=_LOOK_SECONDS, progress=progress)
+            work, request = await patience.until(
+                begin,
+                subject,
+                seconds=seconds,
+                every=_LOOK_SECONDS,
+                progress=progress,
+                renews=renewal.is_renewed(client),
+            )
         except LateError as late:
             raise CliError(f"not begun after {seconds:g} s: {late.last}") from late
         await work.finish(request, seconds)
