@@ -1,4 +1,4 @@
-"""Starts the prober, and keeps the samples that it prints."""
+"""Starts the prober, keeps the samples that it prints, and hands it the credentials that a client gets meanwhile."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.chaos import prober
 from workstation.chaos.judge import Sample
 
@@ -19,6 +20,8 @@ PERIOD_SECONDS: Final = 0.1
 _MAX_SAMPLES: Final = 1_000_000
 _LINE_BYTES: Final = 64 * 1024
 _END_SECONDS: Final = 5.0
+# How late the prober may use former credentials; they are renewed a minute before their end.
+_RENEWAL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +79,15 @@ async def measuring(apis: Sequence[Api], *, period: float = PERIOD_SECONDS) -> A
     reading = asyncio.create_task(_read(process, samples))
     try:
         assert process.stdin is not None  # noqa: S101 - it was asked for
+        sent = [api.client.config for api in apis]
         process.stdin.write(json.dumps(_order(apis, period)).encode() + b"\n")
         with contextlib.suppress(ConnectionError):
             await process.stdin.drain()
-        yield samples
+        renewing = asyncio.create_task(_renew(process.stdin, apis, sent))
+        try:
+            yield samples
+        finally:
+            renewing.cancel()
     finally:
         await asyncio.shield(asyncio.ensure_future(_end(process, reading)))
 
@@ -97,6 +105,19 @@ def _order(apis: Sequence[Api], period: float) -> Mapping[str, Any]:
         for api in apis
     ]
     return {"period": period, "apis": each}
+
+
+async def _renew(stdin: asyncio.StreamWriter, apis: Sequence[Api], sent: list[KubeConfig]) -> None:
+    """Send the prober each configuration that is another than the one it has."""
+    while True:
+        await asyncio.sleep(_RENEWAL_SECONDS)
+        for place, api in enumerate(apis):
+            config = api.client.config
+            if config is not sent[place]:
+                sent[place] = config
+                stdin.write(json.dumps({"place": place, "config": prober.encode(config)}).encode() + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await stdin.drain()
 
 
 async def _read(process: asyncio.subprocess.Process, samples: Samples) -> None:

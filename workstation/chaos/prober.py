@@ -1,6 +1,7 @@
 """Reads and writes each API at a steady rate, and prints how long each request took: a process of its own.
 
-    parent ── one line of JSON: APIs with credentials, period ──> stdin      stdout ──> a line of JSON for each request
+    parent ── a line of JSON: APIs with credentials, period ──> stdin      stdout ──> a line of JSON for each request
+           └─ further lines: other credentials for one of them ──┘
 
 It is a process apart so that the work of the faults does not delay its clock. Requests begin at their time, whether or not the
 one before has ended: a server that hangs is asked as often as one that does not. It ends when its stdin is closed, and so with
@@ -9,6 +10,7 @@ its parent, however that ends. Credentials come by stdin and are written nowhere
 
 import asyncio
 import base64
+import contextlib
 import json
 import sys
 import time
@@ -111,23 +113,29 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     order = json.loads(await reader.readline())
-    async with asyncio.TaskGroup() as tasks:
-        probing = [tasks.create_task(_probe(api, order, place)) for place, api in enumerate(order["apis"])]
-        await reader.read()
+    async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        clients = [await stack.enter_async_context(_client(api)) for api in order["apis"]]
+        probing = [tasks.create_task(_probe(client, order, place)) for place, client in enumerate(clients)]
+        while (line := await reader.readline()).endswith(b"\n"):
+            renewed = json.loads(line)
+            clients[renewed["place"]].transport.renew(decode(renewed["config"]))
         for task in probing:
             task.cancel()
 
 
-async def _probe(api: Mapping[str, Any], order: Mapping[str, Any], place: int) -> None:
-    client = Client(
+async def _probe(client: Client, order: Mapping[str, Any], place: int) -> None:
+    apis, period = order["apis"], order["period"]
+    await Probing(apis[place], client).run(period, period * place / len(apis))
+
+
+def _client(api: Mapping[str, Any]) -> Client:
+    return Client(
         decode(api["config"]),
         user_agent="bulkhead-chaos",
         field_manager="bulkhead-chaos",
         timeout=api["seconds"],
         max_body=_ANSWER_BYTES,
     )
-    async with client:
-        await Probing(api, client).run(order["period"], order["period"] * place / len(order["apis"]))
 
 
 if __name__ == "__main__":
