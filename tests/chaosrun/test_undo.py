@@ -45,6 +45,7 @@ async def in_plane(host: Host) -> list[str]:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(undo, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(undo, "_PLANE_SECONDS", 2.0)
 
 
 @pytest.mark.parametrize("error", [REFUSED, Throttled(429, "", "later"), unreachable("refused")])

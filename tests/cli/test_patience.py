@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -116,6 +116,31 @@ async def test_its_deadline_says_what_it_waited_for(end: Waits | KubeError, last
     with pytest.raises(LateError) as late:
         await Looks(end).until(0.05)
     assert (late.value.last, late.value.silent) == (last, silent)
+
+
+class Failing:
+    """A host that answers no list."""
+
+    def __init__(self, error: KubeError) -> None:
+        self._error = error
+
+    async def list(self, *_: object, **__: object) -> Any:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (Throttled(429, "TooManyRequests", "later"), ""),
+        (ApiError(500, "InternalError", "etcdserver: request timed out"), ""),
+        (Forbidden(403, "Forbidden", "no"), ""),
+        (ApiError(400, "BadRequest", "no such field"), "BadRequest: no such field"),
+    ],
+)
+async def test_troubles_that_cannot_be_read_for_now_cause_no_warning(error: KubeError, shown: str) -> None:
+    stream = io.StringIO()
+    await waiting._warn(cast("Any", Failing(error)), "red", set(), Progress(stream))
+    assert (shown in stream.getvalue(), bool(stream.getvalue())) == (True, bool(shown))
 
 
 async def test_it_looks_once_however_short_it_is() -> None:
