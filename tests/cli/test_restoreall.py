@@ -93,6 +93,7 @@ async def test_planes_of_one_tenant_name_are_told_apart(shelf: Shelf, capsys: py
     shelf.take("red-two", NEW, identity=OTHER)
     found = await restoreall._newest(shelf, RING)
     assert [manifest.snapshot for manifest in found.newest] == ["red-two"]
+    assert found.planes == {"red": {ID, OTHER}}
     restoreall._say(found, set())
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].split() == ["TENANT", "PLANE", "NEWEST", "SNAPSHOT", "AGE", "TENANT", "IS"]
