@@ -20,7 +20,9 @@ from workstation.cli.failures import CliError, Exit
 
 # It takes two at most. The plugin itself has 30.
 _END_SECONDS = 10.0
-_TOKEN = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "one"}})
+# It has ended already, so the plugin is asked again as soon as it may be.
+_STATUS = {"token": "one", "expirationTimestamp": "2026-01-01T00:00:00Z"}
+_TOKEN = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "status": _STATUS})
 # With a process of its own, as a login helper has a browser; `wait` ends with a signal, and the other process does not.
 _HANGS = "sleep 1000 & echo $! $$ >> pids; wait"
 _ANSWERS_ONCE = f"test -e asked && {{ {_HANGS}; }}; touch asked; echo '{_TOKEN}'"
@@ -100,7 +102,9 @@ async def test_a_console_ends_while_a_plugin_hangs(folder: Path, hangs: str, num
     await plugin.hangs()
     await _prints(process, "Ctrl-C ends the console")
     code, out, err = await _ended(process, number)
-    assert (code, out.splitlines()[-1], err) == (Exit.DONE, "console: ended", "")
+    assert (code, out.splitlines()[-1]) == (Exit.DONE, "console: ended")
+    # Nothing but how far it was with its first lists.
+    assert all("reading from the host's API" in line for line in err.splitlines()), err
     await plugin.is_gone()
 
 
