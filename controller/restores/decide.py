@@ -51,7 +51,7 @@ class Facts:
     """What is there.
 
     refused: why the snapshot cannot be used; empty if nothing speaks against it.
-    began: when it began; where there is no plane yet, when it was asked for. None if neither is known.
+    began: the time from which the store is awaited: when the restore began, or without a plane, when an admin asked for it.
     filled: whether that is recorded in the TenantRestore.
     keys: whether the keys of the snapshot are on the host.
     built: whether there was a plane: a StatefulSet, a claim, or keys of it.

@@ -44,8 +44,8 @@ def began(request: Obj) -> datetime | None:
     return _moment(request, "startTime")
 
 
-def asked(request: Obj) -> datetime | None:
-    """When it was asked for."""
+def asked(request: Obj) -> datetime:
+    """When an admin asked for it."""
     return datetime.fromisoformat(str(request["metadata"]["creationTimestamp"]))
 
 

@@ -12,14 +12,14 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from bulkhead.api.ledger import line_name
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError, Unauthorized
+from bulkhead.kube.errors import KubeError
 from bulkhead.ledger.model import Snapshot
 from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
@@ -117,12 +117,12 @@ async def _show(request: TopRequest) -> int:
                 _print(await hostview.observe(client), request)
             return Exit.DONE
         if its_own:
-            await _watch_own(shown, request, client.refused)
-        await _watch(client, request, client.refused)
+            await _watch_own(shown, request)
+        await _watch(client, request)
     return Exit.DONE
 
 
-async def _watch_own(shown: own.Top, request: TopRequest, refused: Callable[[], None]) -> NoReturn:
+async def _watch_own(shown: own.Top, request: TopRequest) -> NoReturn:
     """Print further frames of a tenant's own quota and pods until the user interrupts."""
     while True:
         sys.stdout.flush()
@@ -131,16 +131,14 @@ async def _watch_own(shown: own.Top, request: TopRequest, refused: Callable[[], 
         try:
             await shown.show()
         except KubeError as error:
-            _not_read(error, refused)
+            _not_read(error)
 
 
-def _not_read(error: KubeError, refused: Callable[[], None]) -> None:
+def _not_read(error: KubeError) -> None:
     sys.stderr.write(f"not read: {plain(error)}\n")
-    if isinstance(error, Unauthorized):
-        refused()
 
 
-async def _watch(client: Client, request: TopRequest, refused: Callable[[], None]) -> NoReturn:
+async def _watch(client: Client, request: TopRequest) -> NoReturn:
     """Print frames until the user interrupts. After the first frame, a failed read is reported and tried again."""
     terminal = is_terminal(sys.stdout)
     drawn = False
@@ -150,7 +148,7 @@ async def _watch(client: Client, request: TopRequest, refused: Callable[[], None
         except KubeError as error:
             if not drawn:
                 raise
-            _not_read(error, refused)
+            _not_read(error)
         else:
             drawn = True
             if terminal:

@@ -174,7 +174,7 @@ async def _until_noticed(client: Client, name: str, progress: Progress) -> None:
 
 
 async def _until_accepted(client: Client, name: str, accepted: Obj | None, seconds: float, progress: Progress) -> None:
-    """Wait until the data that `accepted` is the record of is no longer reported as lost."""
+    """Wait until the Tenant no longer reports its data as lost. `accepted` is the record that this command deleted."""
 
     async def look() -> Waits | None:
         lost = _lost(await connection.get_tenant(client, name))

@@ -97,9 +97,9 @@ class RestoreHost:
         _log.info("the syncer will delete nothing: %s", note, extra={"tenant": spec.tenant})
 
     async def release(self, spec: PlaneSpec, note: str, *, restored: bool, cluster_uid: str = "") -> None:
-        """Remove exactly this note. `restored`: the earlier one is about data that is no longer there.
+        """Remove this note and no other one. If the data was `restored`, an earlier note goes too: its data was replaced.
 
-        `cluster_uid`: of the restored data, which is recorded then; empty where it is not known.
+        Then `cluster_uid`, that of the restored data, goes into the record; an empty one changes nothing there.
         """
         record = await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)
         if record is None or planeidentity.recorded(record).quarantine != note:
