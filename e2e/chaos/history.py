@@ -372,10 +372,5 @@ def from_line(line: str) -> Record:
 
 
 def from_lines(lines: Iterable[str]) -> list[Record]:
-    """The records of a file; a last line cut short by the end of its writer is left out."""
-    records = []
-    for line in lines:
-        if not line.endswith("}\n") and not line.endswith("}"):
-            continue
-        records.append(from_line(line))
-    return records
+    """The records of a file; a last line that its writer has not ended is left out."""
+    return [from_line(line) for line in lines if line.endswith("\n")]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from e2e.chaos import invariants, rows
+from e2e.chaos import again, invariants, rows
 from e2e.chaos.history import Finding, History, LeftOut, Record, Run
 from e2e.chaos.invariants import LatencyBound, Violation
 
@@ -40,6 +40,14 @@ def judge(records: Iterable[Record]) -> Judgement:
     bound = LatencyBound(run.factor, run.allowance)
     left_out = history.all(LeftOut)
     asked = [name for name in run.experiments if name not in {item.experiment for item in left_out}]
-    violations = tuple(invariants.check_all(history, baseline, asked, bound, run.quiet_seconds))
-    table = rows.rows(history, run, history.all(Finding), violations)
-    return Judgement(history, run, baseline, bound, violations, tuple(table), left_out)
+    found = invariants.check_all(history, baseline, asked, bound, run.quiet_seconds)
+    settled = again.settle(found, rows.held(history.all(Finding), found), asked)
+    table = rows.rows(history, run, settled)
+    return Judgement(history, run, baseline, bound, settled.violations, tuple(table), left_out)
+
+
+def slow_ones(records: Iterable[Record]) -> tuple[str, ...]:
+    """The experiments that are to be made once more. None if too many are slow. Raises `NoRunError` as `judge` does."""
+    judged = judge(records)
+    slow = again.slow_ones(judged.violations, judged.run.experiments)
+    return slow if len(slow) <= again.most(judged.run.experiments) else ()

@@ -13,6 +13,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from e2e.api import Api
@@ -41,9 +42,9 @@ class Recorder:
             while not (self.stop.is_set() and self._queue.empty()):
                 if os.getppid() != runner:
                     self.stop.set()
-                try:
+                with suppress(queue.Empty):
                     out.write(to_line(self._queue.get(timeout=0.2)) + "\n")
-                except queue.Empty:
+                if self._queue.empty():  # the runner reads what there is before the run is over
                     out.flush()
 
 

@@ -72,6 +72,7 @@ def as_text(judgement: Judgement) -> str:
     for row in table:
         lines += [f"  {row.experiment}: proof: {text}" for text in row.evidence]
         lines += [f"  {row.experiment}: slower than the aim: {', '.join(row.over_aim)}"] if row.over_aim else []
+        lines += [f"  {row.experiment}: slow for a moment, and not when it was made once more: {text}" for text in row.moments]
         lines += [f"  {row.experiment}: VIOLATED {text}" for text in row.violations]
     lines += [f"  {item.experiment}: VIOLATED {item.invariant}: {item.text}" for item in outside(table, violations)]
     lines += [f"  {item.experiment}: left out: {item.reason}" for item in judgement.left_out]

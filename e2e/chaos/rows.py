@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from e2e.chaos.again import Settled
 from e2e.chaos.history import HOST, Announced, Evidence, Finding, History, Run, Span
 from e2e.chaos.invariants import Violation
 from e2e.chaos.measures import Broken, Neighbour, broken, neighbour, owners
@@ -25,12 +26,19 @@ class Row:
     neighbours: dict[str, Neighbour]
     over_aim: tuple[str, ...]
     violations: tuple[str, ...]
+    moments: tuple[str, ...]
 
 
-def rows(history: History, run: Run, findings: Sequence[Finding], violations: Sequence[Violation]) -> list[Row]:
+def rows(history: History, run: Run, settled: Settled) -> list[Row]:
     """One row for each experiment that began."""
     spans = {span.experiment: span for span in history.spans}
-    return [_row(history, run, finding, spans.get(finding.experiment), violations) for finding in findings]
+    return [_row(history, run, finding, spans.get(finding.experiment), settled) for finding in history.all(Finding)]
+
+
+def held(findings: Sequence[Finding], violations: Sequence[Violation]) -> frozenset[str]:
+    """The experiments whose target recovered, whose pods went on, and that no violation names."""
+    broken = {item.experiment for item in violations}
+    return frozenset(item.experiment for item in findings if _well(item) and item.experiment not in broken)
 
 
 def totals(table: Sequence[Row]) -> dict[str, int]:
@@ -50,9 +58,16 @@ def outside(table: Sequence[Row], violations: Sequence[Violation]) -> list[Viola
     return [item for item in violations if item.experiment not in known]
 
 
-def _row(history: History, run: Run, finding: Finding, span: Span | None, violations: Sequence[Violation]) -> Row:
+def _well(finding: Finding) -> bool:
+    return not finding.note and finding.recovered_s is not None and finding.pods_went_on
+
+
+def _row(history: History, run: Run, finding: Finding, span: Span | None, settled: Settled) -> Row:
     name = finding.experiment
-    own = tuple(f"{item.invariant}: {item.text}" for item in violations if item.experiment == name)
+    own, moments = (
+        tuple(f"{item.invariant}: {item.text}" for item in items if item.experiment == name)
+        for items in (settled.violations, settled.moments)
+    )
     proof = tuple(item.text for item in history.all(Evidence) if item.experiment == name and item.proven)
     announced = next((item for item in history.all(Announced) if item.experiment == name), None)
     note = (finding.note,) if finding.note else ()
@@ -65,7 +80,7 @@ def _row(history: History, run: Run, finding: Finding, span: Span | None, violat
         hypothesis=announced.hypothesis if announced else "",
         family=announced.family if announced else "",
         target=span.target if span else "",
-        passed=not own and not note and finding.recovered_s is not None and finding.pods_went_on,
+        passed=not own and _well(finding),
         evidence=proof,
         recovered_s=finding.recovered_s,
         pods_went_on=finding.pods_went_on,
@@ -73,4 +88,5 @@ def _row(history: History, run: Run, finding: Finding, span: Span | None, violat
         neighbours=neighbours,
         over_aim=tuple(owner for owner, item in neighbours.items() if owner != HOST and item.p99_ms > item.aim_ms),
         violations=own + note,
+        moments=moments,
     )

@@ -1,7 +1,7 @@
 """Runs the experiments one by one under steady load and observation.
 
 tenants up -> loads on -> recorders on -> baseline -> for each: hypothesis, fault, proof, lift, recovery, writes read back,
-quiet window -> last scan and search -> recorders off -> all records
+quiet window -> once more those in which others were only slow -> last scan and search -> recorders off -> all records
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import yaml
 
 from e2e import tenants
 from e2e.api import Api, ApiError, UnreachableError
-from e2e.chaos import canary, invariants, population, quiet, report, room, scan
+from e2e.chaos import again, canary, invariants, judgement, population, quiet, report, room, scan
 from e2e.chaos.experiments import Experiment
 from e2e.chaos.faults import Scene
 from e2e.chaos.history import (
@@ -87,11 +87,12 @@ class Runner:
     def run(self, plan: Plan) -> list[Record]:
         """Run the plan and return all records: those of the recorders, of the loads, and its own."""
         opened = self._prepare(plan.members)
-        done: list[str] = []
+        done: list[Turn] = []
         try:
             baseline = self._with_room(opened)
             try:
-                self._all(plan, opened, self._recorders, done)
+                self._all(plan, opened, done)
+                self._once_more(plan, baseline, opened, done)
                 self._last_look(opened)
             except KeyboardInterrupt:
                 self.interrupted = True
@@ -163,37 +164,49 @@ class Runner:
         self._turns()
         return room.measure(seconds)
 
-    def _whole(self, plan: Plan, baseline: room.Baseline, experiments: Sequence[str]) -> Run:
+    def _whole(self, plan: Plan, baseline: room.Baseline, done: Sequence[Turn]) -> Run:
         """The record of the run, once its experiments are known."""
+        experiments = tuple(turn.experiment.name for turn in done)
         names = tuple(member.name for member in plan.members)
         bound = invariants.bound_of(baseline.idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
         return Run(
             baseline.begin, names, baseline.started, plan.seed, baseline.begin, baseline.end, baseline.idle_cores,
-            os.cpu_count() or 0, bound.factor, bound.allowance, self.pace.quiet, tuple(experiments), plan.command,
+            os.cpu_count() or 0, bound.factor, bound.allowance, self.pace.quiet, experiments, plan.command,
             slower=self._slower,
         )  # fmt: skip
 
-    def _all(
-        self,
-        plan: Plan,
-        opened: Mapping[str, Tenant],
-        recorders: Mapping[str, subprocess.Popen[bytes]],
-        done: list[str],
-    ) -> None:
-        """Every experiment in turn; `done` gets the name of each as it begins."""
+    def _all(self, plan: Plan, opened: Mapping[str, Tenant], done: list[Turn]) -> None:
+        """Every experiment in turn; `done` gets each as it begins."""
         begin = time.monotonic()
         for turn in plan.turns:
             if plan.until is not None and time.monotonic() - begin >= plan.until:
                 return
-            if gone := [name for name, process in recorders.items() if process.poll() is not None]:
-                self.failed = f"ended before {turn.experiment.name} began: {', '.join(gone)}"
+            if not self._turn(turn, opened, done):
                 return
-            done.append(turn.experiment.name)
-            target = opened[turn.member.name]
-            others = tuple(tenant for name, tenant in opened.items() if name != target.name)
-            if self._experiment(turn.experiment, target, others):
-                self._afterwards(turn.experiment, target, turn.member)
-            time.sleep(self.pace.settle)
+
+    def _once_more(self, plan: Plan, baseline: room.Baseline, opened: Mapping[str, Tenant], done: list[Turn]) -> None:
+        """Make the experiments once more in which others were slow, and nothing else was wrong (`again`)."""
+        if self.failed:
+            return
+        slow = judgement.slow_ones([*self._gather(), self._whole(plan, baseline, done)])
+        for turn in [turn for turn in done if turn.experiment.name in slow]:
+            name = turn.experiment.name
+            self.note(f"others were slow in {name}; it is made once more, to tell its effect from a moment of the machine")
+            if not self._turn(replace(turn, experiment=replace(turn.experiment, name=again.once_more(name))), opened, done):
+                return
+
+    def _turn(self, turn: Turn, opened: Mapping[str, Tenant], done: list[Turn]) -> bool:
+        """One experiment and what is looked at after it. False if a recorder has ended: nothing more could be judged."""
+        if gone := [name for name, process in self._recorders.items() if process.poll() is not None]:
+            self.failed = f"ended before {turn.experiment.name} began: {', '.join(gone)}"
+            return False
+        done.append(turn)
+        target = opened[turn.member.name]
+        others = tuple(tenant for name, tenant in opened.items() if name != target.name)
+        if self._experiment(turn.experiment, target, others):
+            self._afterwards(turn.experiment, target, turn.member)
+        time.sleep(self.pace.settle)
+        return True
 
     def _experiment(self, experiment: Experiment, target: Tenant, others: tuple[Tenant, ...]) -> bool:
         """One experiment, from its hypothesis until no trace of its fault is left. False if it cannot be made here."""

@@ -17,6 +17,7 @@ from e2e.chaos.__main__ import parser, plan_of
 from e2e.chaos.history import Quiet, from_lines
 from e2e.chaos.pace import Pace
 from e2e.chaos.recorder import Recorder
+from e2e.chaos.schedule import Turn
 
 RECORD = Quiet(1.0, "red", "flood", 2.0, 5.0, ())
 # A runner that says the process ID of its recorder, and waits.
@@ -71,9 +72,10 @@ def test_a_run_whose_recorder_has_ended_is_not_judged(monkeypatch: pytest.Monkey
             return code
 
     plan = plan_of(parser().parse_args(["flood"]), "it", lambda _: None)
-    begun: list[str] = []
+    begun: list[Turn] = []
     made = runner.Runner(cast("Any", None), lambda _: None)
-    made._all(plan, {}, {"observer": cast("Any", Ended())}, begun)
+    made._recorders = {"observer": cast("Any", Ended())}
+    made._all(plan, {}, begun)
     assert begun == []
     assert made.failed == "ended before flood began: observer"
 

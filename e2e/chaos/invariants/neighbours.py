@@ -123,7 +123,7 @@ def _slow(history: History, span: Span, owner: str, most: float) -> list[Violati
     slow = sum(probe.seconds > most for probe in probes)
     if p99 > most and chance_of(slow, len(probes), 0.01) < BY_CHANCE and not span.only_measured:
         text = f"{name}: p99 {p99 * 1000:.0f} ms, {slow} of {len(probes)} requests took more than {most * 1000:.0f} ms"
-        found.append(Violation(invariant, span.experiment, text))
+        found.append(Violation(invariant, span.experiment, text, slow=True))
     return found
 
 

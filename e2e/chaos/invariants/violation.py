@@ -10,11 +10,12 @@ SLACK_SECONDS = 2.0  # the watches of two API servers do not share a clock
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One invariant that did not hold."""
+    """One invariant that did not hold. `slow` ones say that requests were answered, and too late."""
 
     invariant: str
     experiment: str
     text: str
+    slow: bool = False
 
 
 def is_target(history: History, owner: str, at: float) -> bool:
