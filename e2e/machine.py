@@ -131,7 +131,7 @@ class Standing(Enum):
     and niceness counts only within one. The process would wait for seconds behind a busy pod, or make all pods wait.
     """
 
-    PROBE = ("probes", 16384)  # measures: before the host's own components
+    PROBE = ("probes", 65536)  # measures: before the host's own components
     LOAD = ("load", 64)  # computes: far less than the pods together
 
 

@@ -129,12 +129,13 @@ def test_groups_are_made_emptied_and_removed(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_hosts_components_go_before_the_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the 2048 of all pods on two cores left them a tenth of the CPU, on a kernel that favours a running group."""
     monkeypatch.setattr(cgroups, "hierarchies", lambda: [tmp_path])
     shares = tmp_path / "bulkhead" / "system" / "cpu.shares"
     shares.parent.mkdir(parents=True)
     shares.write_text("1024")
     cgroups.create()
-    assert int(shares.read_text()) > 1024
+    assert int(shares.read_text()) >= 8 * 2048
     assert not (shares.parent / "cpu.weight").exists()
 
 

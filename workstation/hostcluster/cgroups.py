@@ -15,10 +15,12 @@ from pathlib import Path
 from workstation.hostcluster.component import CGROUP
 
 _MOUNTS = Path("/proc/self/mounts")
-# The host's components share the CPUs with every tenant's pods, and get twice the weight that the kubelet gives to all pods on
-# two cores (v1, v2). With eight times that weight, planes waited whenever a container started. The subtree itself keeps the
-# default weight: with twenty times that, one busy pod made its user's kubectl wait for seconds.
-_SYSTEM_WEIGHT = {"cpu.shares": "4096", "cpu.weight": "160"}
+# The host's components share the CPUs with every tenant's pods, and get eight times the weight that the kubelet gives to all
+# pods on two cores (v1, v2). Twice is not enough where the kernel gives a group that runs more than its weight, as those from
+# 6.12 to 6.19 do (docs/decisions/0004): with pods that compute on both cores, the API server got a tenth of them, and planes
+# waited for it too. The subtree itself keeps the default weight: with twenty times that, one busy pod made its user's kubectl
+# wait for seconds.
+_SYSTEM_WEIGHT = {"cpu.shares": "16384", "cpu.weight": "632"}
 
 
 def hierarchies() -> list[Path]:
