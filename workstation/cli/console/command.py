@@ -11,7 +11,7 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,7 +94,7 @@ async def _run(request: ConsoleRequest, host: Host, opened: LastingClient) -> in
         loop.add_signal_handler(number, ended.set)
     async with opened as client:
         board = Board()
-        followed, questions = await _followed(client, host, board, request, client.refused)
+        followed, questions = await _followed(client, host, board, request)
         way = "live" if request.file is None else "own"
         async with Console(board, questions, way=way) as server, following(followed):
             await _listen(server, request.port)
@@ -110,11 +110,11 @@ async def _run(request: ConsoleRequest, host: Host, opened: LastingClient) -> in
 
 
 async def _followed(
-    client: Client, host: Host, board: Board, request: ConsoleRequest, refused: Callable[[], None]
+    client: Client, host: Host, board: Board, request: ConsoleRequest
 ) -> tuple[Live | OwnLive, dict[str, Question]]:
     """What is followed, and which questions its page may ask."""
     if request.file is not None:
-        return OwnLive(client, source_of(host), board, namespace_of(host), refused=refused), {}
+        return OwnLive(client, source_of(host), board, namespace_of(host)), {}
     try:
         pages = client.pages(kinds.TENANTS, limit=1, metadata_only=True)
         async with contextlib.aclosing(pages):
@@ -124,7 +124,7 @@ async def _followed(
             "this cluster has no Tenants: Bulkhead is not installed in it, or it is a tenant's own",
             next_step="as a user of a tenant, give its kubeconfig: bulkhead console -f FILE",
         ) from error
-    live = Live(client, source_of(host), board, refused=refused)
+    live = Live(client, source_of(host), board)
     details = Details(client, live)
     return live, {"nodes": live.nodes, "tenant": details.tenant, "try": details.attempt, "usage": details.usage}
 

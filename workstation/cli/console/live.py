@@ -15,7 +15,7 @@ and the process's CPU seconds, of the first picture and of the first whole one.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, Final
@@ -32,7 +32,7 @@ from bulkhead.ledger.slices import mapped_of, offered, slice_of
 from workstation.cli.console.alarms import Closed, closed_of
 from workstation.cli.console.certificates import Ends, read_ends
 from workstation.cli.console.drawing import Observed, picture_of
-from workstation.cli.console.probing import nothing, probe
+from workstation.cli.console.probing import probe
 from workstation.cli.console.watched import Watched
 from workstation.cli.output import plain
 from workstation.cli.quotas import hostview
@@ -64,9 +64,7 @@ class _Noted:
 class Live:
     """The host, followed until `run` is cancelled."""
 
-    def __init__(self, client: Client, source: str, board: Board, *, refused: Callable[[], None] = nothing) -> None:
-        """`refused` is called when the server no longer accepts the credentials."""
-        self._refused = refused
+    def __init__(self, client: Client, source: str, board: Board) -> None:
         self._client = client
         self._source = source
         self._board = board
@@ -114,8 +112,7 @@ class Live:
                 tasks.create_task(watched.run())
             tasks.create_task(self._draw())
             tasks.create_task(self._decide())
-            probing = probe(self._client, kinds.TENANTS, None, self._board, self._all.values(), refused=self._refused)
-            tasks.create_task(probing)
+            tasks.create_task(probe(self._client, kinds.TENANTS, None, self._board, self._all.values()))
             await self.first.wait()
             for watched in self._large.values():
                 tasks.create_task(watched.run())

@@ -8,7 +8,6 @@ what own GPUs do, and own Slurm jobs, asked for every few seconds ────�
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from bulkhead.api import ownquota
@@ -18,7 +17,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError
 from workstation.cli.console import own
-from workstation.cli.console.probing import nothing, probe
+from workstation.cli.console.probing import probe
 from workstation.cli.console.watched import Watched
 from workstation.cli.output import plain
 from workstation.cli.quotas import ownreading
@@ -32,11 +31,7 @@ _ASK_SECONDS: Final = 10.0
 class OwnLive:
     """A plane, followed until `run` is cancelled."""
 
-    def __init__(
-        self, client: Client, source: str, board: Board, namespace: str, *, refused: Callable[[], None] = nothing
-    ) -> None:
-        """`refused` is called when the plane no longer accepts the credentials."""
-        self._refused = refused
+    def __init__(self, client: Client, source: str, board: Board, namespace: str) -> None:
         self._client = client
         self._source = source
         self._board = board
@@ -58,8 +53,7 @@ class OwnLive:
         async with asyncio.TaskGroup() as tasks:
             for watched in (pods, quotas):
                 tasks.create_task(watched.run())
-            probing = probe(self._client, kinds.PODS, where, self._board, (pods, quotas), refused=self._refused)
-            tasks.create_task(probing)
+            tasks.create_task(probe(self._client, kinds.PODS, where, self._board, (pods, quotas)))
             for watched in (pods, quotas):
                 await watched.answered.wait()
             tasks.create_task(self._ask(pods))

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from bulkhead.kube.client import Client
@@ -22,13 +22,8 @@ async def probe(
     namespace: str | None,
     board: Board,
     waiting: Iterable[Watched[Any]],
-    *,
-    refused: Callable[[], None],
 ) -> None:
-    """Put `link` on the board until cancelled; watches that wait for a server that is back try at once.
-
-    `refused` is called when the server no longer accepts the credentials.
-    """
+    """Put `link` on the board until cancelled; watches that wait for a server that is back try at once."""
     watches = tuple(waiting)
     lost = False
     while True:
@@ -40,8 +35,6 @@ async def probe(
                         await anext(pages)
         except (KubeError, TimeoutError) as error:
             lost = True
-            if isinstance(error, Unauthorized):
-                refused()
             board.put("link", {"ok": False, "why": _why(error)})
         else:
             board.put("link", {"ok": True})
@@ -50,10 +43,6 @@ async def probe(
                     watched.informer.try_now()
             lost = False
         await asyncio.sleep(_SECONDS)
-
-
-def nothing() -> None:
-    """The default of `refused`: credentials without a plugin stay as they are."""
 
 
 def _why(error: Exception) -> str:
