@@ -1,7 +1,7 @@
 """Deletes what is stored of a scheduled snapshot whose object is being deleted, then takes the object's finalizer off.
 
     object deleted ──> its manifest is read ──> parts, then the manifest, are deleted ──> finalizer taken off
-                   └─ no manifest, another plane's, not signed here ──> nothing stored is touched ──> finalizer taken off
+                   └─ none, another plane's, not signed here, too large ──> nothing stored is touched ──> finalizer taken off
 
 The manifest goes last: a controller that dies in between leaves one that names missing parts, which counts for nothing and is
 found again. One at a time, with pauses after failures; the object says why it is still there.
@@ -20,10 +20,11 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, NotFound
 from bulkhead.signing import SignatureError
-from bulkhead.snapshots.judge import RefusedError, opened
+from bulkhead.snapshots import reading
+from bulkhead.snapshots.judge import RefusedError
 from bulkhead.snapshots.layout import MANIFEST, LayoutError, folder
 from bulkhead.snapshots.manifest import Manifest
-from bulkhead.snapshots.target import AbsentError, Target, TargetError
+from bulkhead.snapshots.target import AbsentError, Target, TargetError, TooLargeError
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
 from controller.snapshots import status
@@ -105,15 +106,13 @@ class SnapshotRemovals:
             return
         target, ring = means.target(), await means.ring()
         try:
-            path = f"{folder(_identity(request), str(name))}/{MANIFEST}"
-            found = opened((await target.small(path)).decode("utf-8", "replace"), ring)
-            stored = stored_of(request, found)
+            stored = stored_of(request, await reading.named(target, ring, _identity(request), str(name)))
         except AbsentError:
             location = text(mapping(request.get("status")).get("location"))
             if location and not location.startswith(f"{target.place}/"):
                 _log.warning("snapshot %s stays stored at %s: the target is %s now", name, location, target.place)
             return
-        except (RefusedError, LayoutError) as error:
+        except (RefusedError, LayoutError, TooLargeError) as error:
             _log.warning("what is stored of snapshot %s stays: %s", name, error)
             return
         await _delete(target, stored)
