@@ -31,6 +31,7 @@ from tests.snapshots.samples import BUNDLE, GOLDEN
 from workstation.cli.arguments import Host, Wait
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
+from workstation.cli.renewal import LastingClient
 from workstation.cli.tenant import acceptdata, patience, recover, snapshot, waiting
 from workstation.cli.tenant.patience import LateError, Waits
 from workstation.cli.tenant.restoreplan import RestorePlan
@@ -56,9 +57,10 @@ class Looks:
             raise found
         return found
 
-    async def until(self, seconds: float, *, renews: bool = False) -> str:
+    async def until(self, seconds: float, client: Client | None = None) -> str:
+        plain: Any = client or object()
         progress = Progress(self.shown)
-        return await patience.until(self.look, "tenant red", seconds=seconds, every=0.01, progress=progress, renews=renews)
+        return await patience.until(plain, self.look, "tenant red", seconds=seconds, every=0.01, progress=progress)
 
     def lines(self) -> list[str]:
         return [line.partition("] ")[2] for line in self.shown.getvalue().splitlines()]
@@ -93,9 +95,16 @@ async def test_any_other_error_ends_it() -> None:
 REFUSED: Final = Unauthorized(401, "Unauthorized", "the token has ended")
 
 
+def with_plugin() -> Client:
+    """A client that has a plugin to ask, and asks none here."""
+    made = LastingClient.__new__(LastingClient)
+    made._answered = cast("Any", object())
+    return made
+
+
 async def test_credentials_that_are_renewed_end_no_wait() -> None:
     looks = Looks(REFUSED, REFUSED, Waits("etcd starts"), REFUSED, "done")
-    assert await looks.until(60, renews=True) == "done"
+    assert await looks.until(60, with_plugin()) == "done"
     refused = "tenant red: the kubeconfig's plugin is asked for other credentials: Unauthorized: the token has ended"
     assert looks.lines() == [refused, "tenant red: etcd starts", refused]
     with pytest.raises(Unauthorized):
@@ -105,7 +114,7 @@ async def test_credentials_that_are_renewed_end_no_wait() -> None:
 async def test_credentials_that_stay_refused_end_a_wait_before_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "_RENEWAL_SECONDS", 0.05)
     with pytest.raises(Unauthorized):
-        await Looks(REFUSED).until(60, renews=True)
+        await Looks(REFUSED).until(60, with_plugin())
 
 
 @pytest.mark.parametrize(

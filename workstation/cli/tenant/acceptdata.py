@@ -163,7 +163,7 @@ async def _until_noticed(client: Client, name: str, progress: Progress) -> None:
         return None if planeidentity.recorded(record).quarantine else Waits("its syncer has to check its plane")
 
     try:
-        await patience.until(look, f"tenant {name}", seconds=_NOTICED_WITHIN, every=_LOOK_EVERY, progress=progress)
+        await patience.until(client, look, f"tenant {name}", seconds=_NOTICED_WITHIN, every=_LOOK_EVERY, progress=progress)
     except LateError as late:
         if late.silent:  # the syncer may run, and not be heard
             raise CliError(
@@ -186,7 +186,7 @@ async def _until_accepted(client: Client, name: str, accepted: Obj | None, secon
         return Waits("its data is still reported as lost; its syncer has to accept its plane") if lost else None
 
     try:
-        await patience.until(look, f"tenant {name}", seconds=seconds, every=_LOOK_EVERY, progress=progress)
+        await patience.until(client, look, f"tenant {name}", seconds=seconds, every=_LOOK_EVERY, progress=progress)
     except LateError as late:
         raise CliError(
             f"tenant {name}: not accepted after {seconds:g} s: {late.last}",

@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Unauthorized, may_pass
 from workstation.cli.output import Progress
+from workstation.cli.renewal import is_renewed
 
 T = TypeVar("T")
 # A plugin has 30 s to answer, and is asked again 5 s later if it fails (`workstation.cli.renewal`).
@@ -36,19 +38,20 @@ class LateError(Exception):
 
 
 async def until(
+    client: Client,
     look: Callable[[], Awaitable[T | Waits]],
     subject: str,
     *,
     seconds: float,
     every: float,
     progress: Progress,
-    renews: bool = False,
 ) -> T:
     """The first result of `look` that is not Waits. It looks at least once, and a last time at the deadline.
 
-    A look has to be safe to repeat after a request of it got no answer. Raises LateError, and what a look raises that does not
-    pass by itself. `renews` says whether the client of `look` gets other credentials once the present ones were refused.
+    A look, which asks by `client`, has to be safe to repeat after a request of it got no answer. Raises LateError, and what a
+    look raises that does not pass by itself.
     """
+    renews = is_renewed(client)
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     renewed_by: float | None = None

@@ -235,7 +235,7 @@ async def _until_recovered(client: Client, name: str, seconds: float, progress: 
         return Waits(plain(told.get("message")))
 
     try:
-        return await patience.until(look, f"tenant {name}", seconds=seconds, every=_LOOK_EVERY, progress=progress)
+        return await patience.until(client, look, f"tenant {name}", seconds=seconds, every=_LOOK_EVERY, progress=progress)
     except LateError as late:
         raise CliError(
             f"tenant {name}: not recovered after {seconds:g} s: {late.last}",

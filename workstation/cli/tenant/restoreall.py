@@ -22,11 +22,11 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.signing import Ring
-from bulkhead.snapshots.judge import RefusedError, opened
-from bulkhead.snapshots.layout import MANIFEST
+from bulkhead.snapshots import reading
+from bulkhead.snapshots.judge import RefusedError
+from bulkhead.snapshots.layout import MANIFEST, LayoutError
 from bulkhead.snapshots.manifest import Manifest
 from bulkhead.snapshots.target import AbsentError, Target, TargetError, TooLargeError
-from workstation.cli import renewal
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, age, plain, table
 from workstation.cli.tenant import patience, restoreplan
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 3
 _LOOK_SECONDS: Final = 1.0
-_MANIFEST_BYTES: Final = 256 * 1024
 _MOST_OBJECTS: Final = 100_000
 _SHOWN_IDENTITY: Final = 8  # characters
 
@@ -102,11 +101,12 @@ async def _newest(target: Target, ring: Ring) -> Found:
     planes: dict[str, set[str]] = {}
     left: list[str] = []
     async for path in target.names(_MOST_OBJECTS):
-        if not path.endswith(f"/{MANIFEST}") or path.count("/") != 2:
+        identity, _, name = path.removesuffix(f"/{MANIFEST}").partition("/")
+        if not path.endswith(f"/{MANIFEST}") or not name or "/" in name:
             continue
         try:
-            made = opened((await target.small(path, _MANIFEST_BYTES)).decode("utf-8", "replace"), ring)
-        except (RefusedError, AbsentError, TooLargeError) as error:
+            made = await reading.named(target, ring, identity, name)
+        except (RefusedError, LayoutError, AbsentError, TooLargeError) as error:
             left.append(f"{path}: {error}")
             continue
         except TargetError as error:
@@ -115,9 +115,6 @@ async def _newest(target: Target, ring: Ring) -> Found:
                 next_step=f"correct why {path} is refused (credentials, their rights, the network), and run the same command "
                 "again; or restore single tenants: bulkhead tenant restore TENANT --from IDENTITY/SNAPSHOT",
             ) from error
-        if path != f"{made.identity}/{made.snapshot}/{MANIFEST}":
-            left.append(f"{path}: it was moved here")
-            continue
         planes.setdefault(made.tenant, set()).add(made.identity)
         if made.tenant not in found or made.created > found[made.tenant].created:
             found[made.tenant] = made
@@ -165,12 +162,7 @@ async def _one(client: Client, asked: Everything, found: Manifest, progress: Pro
 
         try:
             work, request = await patience.until(
-                begin,
-                subject,
-                seconds=seconds,
-                every=_LOOK_SECONDS,
-                progress=progress,
-                renews=renewal.is_renewed(client),
+                client, begin, subject, seconds=seconds, every=_LOOK_SECONDS, progress=progress
             )
         except LateError as late:
             raise CliError(f"not begun after {seconds:g} s: {late.last}") from late

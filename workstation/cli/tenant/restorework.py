@@ -24,7 +24,6 @@ from bulkhead.kube.proxy import RawConnection
 from bulkhead.snapshots import sending
 from bulkhead.snapshots.layout import STORE
 from bulkhead.snapshots.sending import SendError
-from workstation.cli import renewal
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
 from workstation.cli.tenant import patience, volumeroom
@@ -76,12 +75,12 @@ class Restoring:
         name = str(request["metadata"]["name"])
         try:
             return await patience.until(
+                self._client,
                 lambda: self._look(name),
                 f"tenant {self._tenant}",
                 seconds=seconds,
                 every=_LOOK_SECONDS,
                 progress=self._progress,
-                renews=renewal.is_renewed(self._client),
             )
         except LateError as late:
             raise CliError(

@@ -117,7 +117,7 @@ async def _until_stored(client: Client, request: SnapshotRequest, progress: Prog
 
     subject, seconds = f"snapshot {request.name}", request.wait.seconds
     try:
-        return await patience.until(look, subject, seconds=seconds, every=_LOOK_EVERY, progress=progress)
+        return await patience.until(client, look, subject, seconds=seconds, every=_LOOK_EVERY, progress=progress)
     except LateError as late:
         raise CliError(
             f"snapshot {request.name}: not stored after {seconds:g} s: {late.last}",

@@ -78,7 +78,7 @@ async def until_ready(client: Client, name: str, *, seconds: float, progress: Pr
 
     subject = f"waiting for tenant {name}"
     try:
-        return await patience.until(look, subject, seconds=seconds, every=_INTERVAL, progress=progress)
+        return await patience.until(client, look, subject, seconds=seconds, every=_INTERVAL, progress=progress)
     except LateError as late:
         raise CliError(
             f"tenant {name}: not ready after {seconds:g} s: {late.last}",
@@ -101,7 +101,7 @@ async def until_gone(client: Client, name: str, uid: str, *, seconds: float, pro
 
     subject = f"waiting for tenant {name} to be gone"
     try:
-        await patience.until(look, subject, seconds=seconds, every=_INTERVAL, progress=progress)
+        await patience.until(client, look, subject, seconds=seconds, every=_INTERVAL, progress=progress)
     except LateError as late:
         raise CliError(
             f"tenant {name}: still there after {seconds:g} s: {late.last}",
