@@ -157,6 +157,7 @@ async def test_a_tenant_that_is_gone_is_made_again_after_the_request(cli: Cli, b
 
     done, _ = await asyncio.gather(cli(*wanted), fail())
     assert (done.code, "not restored: its slice is taken" in done.err) == (1, True), done
+    assert "revoke again what was revoked since" in done.err
 
 
 async def test_all_brings_back_what_is_missing_and_replaces_nothing(cli: Cli, backups: Backups, name: str) -> None:
@@ -167,9 +168,11 @@ async def test_all_brings_back_what_is_missing_and_replaces_nothing(cli: Cli, ba
     (strange / "manifest.json").write_text('{"text": "x", "key": "y", "signature": ""}')
     done = await cli(*wanted)
     assert (done.code, "0 tenants are not here" in done.out, "left out:" in done.err) == (0, True, True), done
+    assert "revoke again" not in done.err
     await client.delete(kinds.TENANTS, name)
     done = await cli(*wanted, "--dry-run")
     assert (done.code, "1 tenants are not here" in done.out) == (0, True), done
+    assert "revoke again what was revoked since" in done.err
     assert f"{name}-one" in done.err
 
     async def answer() -> None:

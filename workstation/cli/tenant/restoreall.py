@@ -189,5 +189,7 @@ def _say(stored: Found, here: set[str]) -> None:
                 f"tenant {made.tenant}: there are snapshots of {len(others) + 1} planes; the newest is of plane "
                 f"{made.identity}, others are of {plain(', '.join(others), 500)}\n"
             )
+    if len(here) < len(stored.newest):
+        sys.stderr.write(f"Quota and access of a missing tenant come back as of its snapshot: {restoreplan.REVOKE_AGAIN}\n")
     for words in stored.left:
         sys.stderr.write(f"left out: {plain(words, 500)}\n")

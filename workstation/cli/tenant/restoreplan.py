@@ -36,6 +36,8 @@ from workstation.cli.tenant.snapshotsource import MOST_BYTES, Source
 if TYPE_CHECKING:
     import pyrage
 
+# A Tenant that is gone took what was revoked since with it; no snapshot knows that.
+REVOKE_AGAIN: Final = "revoke again what was revoked since (bulkhead revoke)"
 _MIB: Final = 1 << 20
 _NAMED: Final = 10
 _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
@@ -124,6 +126,7 @@ def told(plan: RestorePlan, tenant: str, now: datetime) -> str:
     lines = [f"tenant {tenant}: snapshot {found.snapshot} of {found.created}, {age} old ({what})"]
     if plan.tenant is None:
         lines.append(f"  The Tenant is made again, with slice {found.service_slice} and identity {found.identity}.")
+        lines.append(f"  Its quota and its access are those of {found.created}: {REVOKE_AGAIN}.")
         return "\n".join([*lines, ""])
     lines.append("  Its API is away until the restored plane is ready. Its pods run on.")
     lines.append(f"  Lost: everything that was written to its API after {found.created}.")
