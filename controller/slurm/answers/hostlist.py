@@ -31,18 +31,6 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def count(text: str, limit: int) -> int:
-    """How many names are in a list, without expanding it."""
-    if len(text) > _LIST_CHARACTERS:
-        raise HostListError(f"host list: longer than {_LIST_CHARACTERS} characters")
-    found = 0
-    for part in _parts(text):
-        found += sum(last - first + 1 for first, last, _ in _spans(part)) if "[" in part else bool(part)
-        if found > limit:
-            raise HostListError(f"host list: more than {limit} names")
-    return found
-
-
 def _parts(text: str) -> Iterator[str]:
     depth = start = 0
     for index, character in enumerate(text):

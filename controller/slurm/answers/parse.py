@@ -17,7 +17,7 @@ import msgspec
 from bulkhead.api.slurmnumber import Number
 from controller.inside import counted
 from controller.slurm.answers.endsignal import signal_of
-from controller.slurm.answers.hostlist import HostListError, count, expand
+from controller.slurm.answers.hostlist import HostListError, expand
 from controller.slurm.answers.view import SlurmJob, SlurmNode
 from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Problem
 
@@ -29,6 +29,8 @@ MOST_RECORDS: Final = 20_000  # of an answer of any other kind
 _WORDS_BYTES: Final = 16 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 1024  # memory of a record in addition to its texts
 _GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?$")
+_TASKS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_TASKS_CHARACTERS: Final = 4096  # Slurm itself writes no longer list
 _INDICES: Final = re.compile(r"\([^()]*\)")
 _MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?)(?=,|$)")
 _MIB_OF: Final = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
@@ -198,9 +200,25 @@ def _copies(record: JobRecord) -> int:
     if not record.array_task_string or "PENDING" not in words(record.job_state):
         return 1
     spans, _, _ = record.array_task_string.partition("%")
-    waiting = count(f"x[{spans}]", MOST_JOBS) if "..." not in spans else MOST_JOBS
+    waiting = _tasks_in(spans)
     most = record.array_max_tasks.value or 0
     return max(1, min(waiting, most) if most > 0 else waiting)
+
+
+def _tasks_in(spans: str) -> int:
+    """How many tasks a list such as `0-3,9` names, at most `MOST_JOBS`; Slurm writes a regular list as `first-last:step`.
+
+    A list that Slurm has cut off counts as the longest, and a part that cannot be read as one task: no job array may make the
+    other jobs unreadable.
+    """
+    if "..." in spans or len(spans) > _TASKS_CHARACTERS:
+        return MOST_JOBS
+    found = 0
+    for span in spans.split(","):
+        ends = _TASKS.fullmatch(span)
+        first, last, step = (int(ends[1]), int(ends[2] or ends[1]), int(ends[3] or 1)) if ends else (0, 0, 1)
+        found += max(0, last - first) // max(1, step) + 1
+    return min(found, MOST_JOBS)
 
 
 def _moment(number: Number) -> datetime | None:

@@ -9,6 +9,7 @@ import pytest
 
 from bulkhead.kube.transport import Transport
 from controller.inside.calls import Plane
+from controller.slurm.answers import parse
 from controller.slurm.client import rest as module
 from controller.slurm.client.rest import SlurmError, SlurmRefused, SlurmRest, SlurmUnreachable
 from controller.slurm.client.tokens import TOKEN_LIFE, TokenSource, mint
@@ -107,6 +108,24 @@ async def test_the_sizes_of_a_job_are_read_however_its_user_wrote_them(
     bed.fake.jobs = {1: job(1, tres_req_str="cpu=1,node=1,billing=1") | asked}
     (found,) = (await bed.rest.view()).jobs or ()
     assert (found.gpus, found.memory_mib) == (gpus, memory)
+
+
+ARRAYS: list[tuple[str, int]] = [
+    ("7", 1),
+    ("1-10,20", 11),
+    ("0-100:10", 11),
+    ("1-1001:2%3", 501),
+    ("0-99999", parse.MOST_JOBS),
+    ("1,4,9,16,...", parse.MOST_JOBS),
+    ("0," * 5000, parse.MOST_JOBS),
+    ("1-3,next", 4),
+]
+
+
+@pytest.mark.parametrize(("tasks", "copies"), ARRAYS, ids=[tasks[:20] for tasks, _ in ARRAYS])
+async def test_a_job_array_of_any_form_is_counted_and_spoils_no_view(bed: Bed, tasks: str, copies: int) -> None:
+    bed.fake.jobs = {1: job(1, array_task_string=tasks), 2: job(2)}
+    assert [each.copies for each in (await bed.rest.view()).jobs or ()] == [copies, 1]
 
 
 async def test_gpus_of_a_node_are_counted_without_accounting_too(bed: Bed) -> None:
