@@ -127,6 +127,11 @@ def test_another_answer_is_an_error_with_a_short_text(data: bytes) -> None:
     assert len(str(refused.value)) < 1000
 
 
+def test_a_name_that_is_not_utf_8_hides_no_job() -> None:
+    found = ownjobs.parse(b'{"jobs": [{"job_id": 1, "name": "entra\xeen\xe9"}, {"job_id": 2, "name": "caf\xc3\xa9"}]}')
+    assert [item.name for item in found] == ["entra?n?", "café"]
+
+
 def test_texts_of_a_job_are_bounded_and_only_the_platforms_note_is_a_note() -> None:
     found = parsed(
         job(1, name="n" * 9999, user_name="u" * 9999, state_reason="r" * 9999, admin_comment="a" * 9999),

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.slurmtext import as_utf8
 from bulkhead.kube.transport import Transport
 from controller.inside.calls import Plane
 from controller.slurm.answers import parse
@@ -126,6 +127,20 @@ ARRAYS: list[tuple[str, int]] = [
 async def test_a_job_array_of_any_form_is_counted_and_spoils_no_view(bed: Bed, tasks: str, copies: int) -> None:
     bed.fake.jobs = {1: job(1, array_task_string=tasks), 2: job(2)}
     assert [each.copies for each in (await bed.rest.view()).jobs or ()] == [copies, 1]
+
+
+def test_a_text_of_a_user_that_is_not_utf_8_spoils_no_view() -> None:
+    """slurmrestd writes the bytes of a command line as they are."""
+    line = "sbatch --signal=USR1 ".encode() + "entraîné.sh".encode("latin-1")
+    data = b'{"jobs": [{"job_id": 1, "submit_line": "%b", "comment": "\xff"}, {"job_id": 2, "admin_comment": "\xc3\xa9"}]}' % line
+    one, two = parse.parse_jobs(data)
+    assert one.signal is not None
+    assert two.note == "é"
+    (found,) = parse.parse_nodes(b'{"nodes": [{"name": "gpu-0", "reason": "\xe9", "features": ["gpu", "\xe9"]}]}')
+    assert (found.reason, found.features) == ("?", {"gpu", "?"})
+    assert len(as_utf8(b"\xff" * 200_000)) == 200_000
+    whole = "é…" * 50_000
+    assert as_utf8(whole.encode()).decode() == whole
 
 
 async def test_gpus_of_a_node_are_counted_without_accounting_too(bed: Bed) -> None:
