@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from bulkhead.kube.connection import Answer
-from bulkhead.kube.errors import KubeError
+from bulkhead.kube.errors import KubeError, TooLarge
 from controller.inside.calls import Plane
 from controller.slurm.answers import parse, wire
 from controller.slurm.answers.accounting import Records, parse_records
@@ -46,6 +46,10 @@ class SlurmUnreachable(SlurmError):  # noqa: N818 - a state, not a fault of ours
     """No answer: the state of the cluster is unknown, and requests must not be taken as done."""
 
 
+class SlurmTooLarge(SlurmUnreachable):
+    """The answer has more bytes than are read."""
+
+
 class SlurmRefused(SlurmError):  # noqa: N818 - an answer
     """slurmrestd or slurmctld refused a request."""
 
@@ -66,7 +70,12 @@ class SlurmRest:
         self._hold(sum(map(parse.weight_of_node, nodes)))
         if pending + running > self._jobs_read:
             return SlurmView(nodes=nodes, jobs=None, pending=pending, running=running)
-        jobs = self._parsed(parse.parse_jobs, await self._call("GET", "jobs/", max_body=_JOBS_BYTES))
+        try:
+            data = await self._call("GET", "jobs/", max_body=_JOBS_BYTES)
+        except SlurmTooLarge:
+            # slurmctld keeps the records of jobs that have ended for a while, and counts none of them.
+            return SlurmView(nodes=nodes, jobs=None, pending=pending, running=running)
+        jobs = self._parsed(parse.parse_jobs, data)
         self._hold(sum(map(parse.weight_of_job, jobs)))
         waiting = sum(job.copies for job in jobs if job.pending)
         if sum(job.pending or job.active for job in jobs) > self._jobs_read:
@@ -188,6 +197,8 @@ class SlurmRest:
                 timeout=_REQUEST_DEADLINE_SECONDS,
                 max_body=max_body,
             )
+        except TooLarge as error:
+            raise SlurmTooLarge(f"slurmrestd: {error}") from error
         except KubeError as error:
             raise SlurmUnreachable(f"slurmrestd: {error}") from error
 

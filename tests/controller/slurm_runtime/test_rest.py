@@ -143,6 +143,15 @@ def test_a_text_of_a_user_that_is_not_utf_8_spoils_no_view() -> None:
     assert as_utf8(whole.encode()).decode() == whole
 
 
+async def test_ended_jobs_that_fill_the_answer_leave_the_counts(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """slurmctld keeps the records of ended jobs for minutes, and its counts are those of the others."""
+    monkeypatch.setattr(module, "_JOBS_BYTES", 10_000)
+    bed.fake.nodes = {"gpu-0": node("gpu-0")}
+    bed.fake.jobs = {each: job(each, "COMPLETED") for each in range(100)} | {100: job(100), 101: job(101, "RUNNING")}
+    view = await bed.rest.view()
+    assert (view.jobs, view.pending, view.running, len(view.nodes)) == (None, 1, 1, 1)
+
+
 async def test_gpus_of_a_node_are_counted_without_accounting_too(bed: Bed) -> None:
     bed.fake.nodes = {
         "gpu-0": node("gpu-0") | {"tres": "cpu=8", "gres": "gpu:h100:4(S:0-1)", "gres_used": "gpu:h100:1(IDX:0,2)"}
