@@ -23,6 +23,7 @@ from controller.slurm.lease.reasons import GIVING, MOST_SIGNALLED, deadline_in, 
 # requeued job gets SIGTERM, and processes that still run two measures later end with their pod.
 OVERDUE: Final = timedelta(seconds=10)
 LAST_GRACE_SECONDS: Final = 8  # of a pod that is deleted then
+_PAST: Final = "given back: past its deadline"
 _LONGEST_JOB: Final = timedelta(days=365)
 
 
@@ -102,6 +103,9 @@ def _step(
     given = [moment for moment in (deadline_in(node.reason), promised, by) if moment is not None]
     deadline = min(given, default=None)
     ours = node.ours and node.reason.startswith(GIVING)
+    if promised is not None and now >= promised + 2 * OVERDUE:
+        # Whatever has become of the drain since then: users may undo it, or Slurm may refuse it, again and again.
+        return [DeleteWorker(worker.name, worker.uid, _PAST, LAST_GRACE_SECONDS)]
     # A deadline later than any that would be set now had another cause, or was written by a tenant.
     late = ours and (deadline is None or deadline > now + grace)
     if not node.draining or (node.ours and not ours) or late or (ours and taken and not is_taken(node.reason)):
@@ -134,7 +138,7 @@ def _signals(view: SlurmView, node: SlurmNode, *, now: datetime, deadline: datet
 def _overdue(node: SlurmNode, worker: Worker, jobs: tuple[SlurmJob, ...] | None, *, late: timedelta) -> Iterable[Action]:
     """The actions after the deadline: requeue the jobs, then take the node down, then delete the pod in any case."""
     if late >= 2 * OVERDUE:
-        return [DeleteWorker(worker.name, worker.uid, "given back: past its deadline", LAST_GRACE_SECONDS)]
+        return [DeleteWorker(worker.name, worker.uid, _PAST, LAST_GRACE_SECONDS)]
     if jobs is None or late >= OVERDUE:
         reason = node.reason if node.ours else f"{GIVING}: past its deadline"
         return [] if node.base == "DOWN" or not node.ours else [Down(worker.name, reason)]

@@ -135,6 +135,35 @@ def test_a_deadline_that_a_tenant_moved_away_is_moved_back(reason: str) -> None:
     assert released(view, 1, worker(0)) == [Drain("gpu-0", reason_until(UNTIL), UNTIL)]
 
 
+@pytest.mark.parametrize("reason", ["", "bulkhead: node n1 is cordoned"])
+def test_a_drain_that_users_undo_again_and_again_moves_no_deadline(reason: str) -> None:
+    """An administrator of the cluster may resume a node, and rewrite its reason, more often than it is looked at."""
+    states = ("ALLOCATED", "DRAIN") if reason else ("ALLOCATED",)
+    view = SlurmView(nodes=(node(0, *states, reason=reason),), jobs=(job(1, 0),))
+    late = GRACE.total_seconds() + 2 * OVERDUE.total_seconds()
+    assert released(view, 1, worker(0), promised={"gpu-0": UNTIL}, now_after=late - 1) == [
+        Drain("gpu-0", reason_until(UNTIL), UNTIL)
+    ]
+    gone = [DeleteWorker("gpu-0", "uid-0", "given back: past its deadline", LAST_GRACE_SECONDS)]
+    assert released(view, 1, worker(0), promised={"gpu-0": UNTIL}, now_after=late) == gone
+    # Nothing was promised yet, or a later moment: its jobs are told first.
+    for promised in ({}, {"gpu-0": UNTIL}):
+        assert isinstance(released(view, 1, worker(0), promised=promised, by=START, now_after=20)[0], Drain)
+
+
+def test_a_user_who_resumes_a_worker_all_the_time_does_not_hold_it() -> None:
+    made = World(slurm_spec(), targets={"gpu": 1})
+    made.add_worker("gpu", 0)
+    made.run_job(1, "gpu-0", seconds=9000)
+    for _ in range(48):
+        made.step()
+        if "gpu-0" in made.workers:
+            made.nodes["gpu-0"].draining, made.nodes["gpu-0"].reason = False, ""
+        made.pass_time(3)
+    assert not made.workers
+    assert not made.broken
+
+
 def test_a_drain_for_a_host_node_becomes_one_for_a_release() -> None:
     view = SlurmView(nodes=(node(0, "ALLOCATED", "DRAIN", reason="bulkhead: node n1 is cordoned"),), jobs=(job(1, 0),))
     assert released(view, 1, worker(0)) == [Drain("gpu-0", reason_until(UNTIL), UNTIL)]
