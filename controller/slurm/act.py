@@ -13,6 +13,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from bulkhead.kube.objects import uid_of
 from controller.inside.calls import Plane
+from controller.slurm.answers.view import SlurmView
 from controller.slurm.client.rest import SlurmError, SlurmRest
 from controller.slurm.decide.hanging import Hanging
 from controller.slurm.decide.sites import sites
@@ -42,11 +43,12 @@ _log = logging.getLogger(__name__)
 class Actor:
     """Acts on one tenant's plane and Slurm, for one reconcile."""
 
-    def __init__(self, tenant: str, plane: Plane, rest: SlurmRest, spec: SlurmSpec) -> None:
+    def __init__(self, tenant: str, plane: Plane, rest: SlurmRest, spec: SlurmSpec, view: SlurmView | None) -> None:
         self._tenant = tenant
         self._plane = plane
         self._rest = rest
         self._spec = spec
+        self._view = view or SlurmView()
 
     async def act(self, actions: Iterable[Action], node_sets: Mapping[str, Obj]) -> int:
         """Carry out the actions; returns how many did not succeed."""
@@ -94,14 +96,14 @@ class Actor:
             case Down(node, reason):
                 await self._rest.down(node, reason)
             case Signal(job, node, signal, reason, batch):
-                await self._rest.signal(job, signal, batch=batch)
+                await self._rest.signal(self._view.handle_of(job), signal, batch=batch)
                 await self._rest.drain(node, reason)
             case Note(job, text):
                 await self._rest.note(job, text)
             case Requeue(job, _):
-                await self._rest.requeue(job)
+                await self._rest.requeue(self._view.handle_of(job))
             case Cancel(job, _):
-                await self._rest.cancel(job)
+                await self._rest.cancel(self._view.handle_of(job))
             case DeleteNode(node):
                 await self._rest.delete_node(node)
             case _:

@@ -93,7 +93,7 @@ class Cluster:
         now = self._clock.now()
         fleet = self._fleet(spec, seen, now)
         actions = plan_leases(spec, seen.view, fleet, now)
-        await self._act(Actor(self._tenant, plane, rest, spec), actions, seen)
+        await self._act(Actor(self._tenant, plane, rest, spec, seen.view), actions, seen)
         await report(plane, seen, fleet.digests, now)
         if not order.on:
             return await self._take_down(plane, seen)

@@ -174,6 +174,7 @@ def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
         submitted=_moment(record.submit_time),
         ends=_moment(record.end_time),
         signal=signal_of(record.submit_line, record.comment),
+        array_task=_array_task(record),
         note=line(record.admin_comment, 512),
     )
 
@@ -212,6 +213,11 @@ def _copies(record: JobRecord) -> int:
     waiting = _tasks_in(spans)
     most = record.array_max_tasks.value or 0
     return max(1, min(waiting, most) if most > 0 else waiting)
+
+
+def _array_task(record: JobRecord) -> str:
+    array, task = record.array_job_id.value, record.array_task_id.value
+    return f"{array}_{task}" if array and array > 0 and task is not None and task >= 0 else ""
 
 
 def _tasks_in(spans: str) -> int:

@@ -93,6 +93,8 @@ class SlurmJob:
     submitted: datetime | None = None
     ends: datetime | None = None
     signal: EndSignal | None = None
+    # What it is called if it is one task of a job array, such as `100_3`; empty for any other job.
+    array_task: str = ""
     # Its AdminComment, or the beginning of a long one.
     note: str = ""
 
@@ -118,9 +120,11 @@ class SlurmView:
     running: int = 0
     _by_name: Mapping[str, SlurmNode] = field(default_factory=dict, init=False, repr=False, compare=False)
     _on: Mapping[str, list[SlurmJob]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _handles: Mapping[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
+        object.__setattr__(self, "_handles", {job.job_id: job.array_task for job in self.jobs or () if job.array_task})
         on: dict[str, list[SlurmJob]] = {}
         for job in self.jobs or ():
             for name in dict.fromkeys(job.nodes) if job.active else ():
@@ -130,6 +134,13 @@ class SlurmView:
     def node(self, name: str) -> SlurmNode | None:
         """The node of this name."""
         return self._by_name.get(name)
+
+    def handle_of(self, job_id: int) -> str:
+        """What a job is called where it is ended, queued again or signalled.
+
+        One task of a job array has the number of the array, and by that number Slurm would do it to all tasks.
+        """
+        return self._handles.get(job_id) or str(job_id)
 
     def jobs_on(self, node: str) -> tuple[SlurmJob, ...] | None:
         """The jobs that hold something on a node; None when jobs were not read."""

@@ -35,6 +35,7 @@ _NODES_BYTES: Final = 8 * _MIB
 # A job record takes a few kilobytes: if there are more jobs than this, only their counts are read.
 MOST_JOBS_READ: Final = 2000
 _SIGNAL: Final = re.compile(r"[A-Z][A-Z0-9]{1,7}|[1-9][0-9]?")
+_JOB: Final = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,10})?")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
@@ -108,28 +109,29 @@ class SlurmRest:
         """Delete the record of a dynamic node."""
         await self._call("DELETE", f"node/{_segment(node)}")
 
-    async def requeue(self, job: int) -> None:
+    async def requeue(self, job: str) -> None:
         """End a job's run and queue it again."""
-        answer = self._parsed(_requeue, await self._call("GET", f"job/{int(job)}/requeue", params={"Incomplete": "true"}))
+        path = f"job/{_job(job)}/requeue"
+        answer = self._parsed(_requeue, await self._call("GET", path, params={"Incomplete": "true"}))
         failed = next((condition for condition in answer.status if condition.error_code), None)
         if failed is not None:
             raise SlurmRefused(f"requeue of job {job}: {parse.line(failed.error, 200) or failed.error_code}")
 
-    async def signal(self, job: int, signal: str, *, batch: bool) -> None:
+    async def signal(self, job: str, signal: str, *, batch: bool) -> None:
         """Send a running job a signal: only to its batch script, or only to its steps, as `sbatch --signal` does."""
         if not _SIGNAL.fullmatch(signal):
             # With a signal that it does not know, slurmrestd would end the job.
             raise SlurmRefused(f"not a signal: {signal[:40]!r}")
         flags = "BATCH_JOB" if batch else "FULL_STEPS_ONLY"
-        await self._call("DELETE", f"job/{int(job)}", params={"signal": signal, "flags": flags})
+        await self._call("DELETE", f"job/{_job(job)}", params={"signal": signal, "flags": flags})
 
     async def note(self, job: int, text: str) -> None:
         """Write a job's AdminComment; an empty text removes it."""
         await self._call("POST", f"job/{int(job)}", body={"admin_comment": text})
 
-    async def cancel(self, job: int) -> None:
+    async def cancel(self, job: str) -> None:
         """End a job."""
-        await self._call("DELETE", f"job/{int(job)}")
+        await self._call("DELETE", f"job/{_job(job)}")
 
     async def records(self) -> Records:
         """The QOS, associations and users of slurmdbd."""
@@ -236,3 +238,10 @@ def _segment(name: str) -> str:
     if not _NAME.fullmatch(name) or not name.strip("."):
         raise SlurmRefused(f"not a node's name: {name[:40]!r}")
     return name
+
+
+def _job(handle: str) -> str:
+    """A job's number, or the array and number of a task, as one segment of a path."""
+    if not _JOB.fullmatch(handle):
+        raise SlurmRefused(f"not a job: {handle[:40]!r}")
+    return handle

@@ -160,16 +160,24 @@ class FakeSlurmrestd:
         del self.nodes[request.match_info["name"]]
         return {}
 
+    def _meant(self, handle: str) -> list[dict[str, Any]]:
+        """The jobs that a request is about, as Slurm takes it: the number of an array means all of its tasks."""
+        array, _, task = handle.partition("_")
+        tasks = [found for found in self.jobs.values() if found.get("array_job_id") == number(int(array))]
+        if task:
+            return [found for found in tasks if found["array_task_id"] == number(int(task))]
+        return tasks or [found for found in self.jobs.values() if found["job_id"] == int(array)]
+
     def _requeue(self, request: web.Request, _: Any) -> dict[str, Any]:
-        found = self.jobs[int(request.match_info["job"])]
-        if not found["requeue"]:
-            return {
-                "status": [
-                    {"job_id": found["job_id"], "error_code": 2015, "error": "Requested operation is presently disabled"}
-                ]
-            }
-        found |= {"job_state": ["PENDING"], "nodes": ""}
-        return {"status": [{"job_id": found["job_id"], "error_code": 0, "error": "No error"}]}
+        answers = []
+        for found in self._meant(request.match_info["job"]):
+            answer = {"job_id": found["job_id"], "error_code": 0, "error": "No error"}
+            if found["requeue"]:
+                found |= {"job_state": ["PENDING"], "nodes": ""}
+            else:
+                answer |= {"error_code": 2015, "error": "Requested operation is presently disabled"}
+            answers.append(answer)
+        return {"status": answers}
 
     def _change(self, request: web.Request, body: Any) -> dict[str, Any]:
         self.jobs[int(request.match_info["job"])] |= body
@@ -177,10 +185,11 @@ class FakeSlurmrestd:
 
     def _cancel(self, request: web.Request, _: Any) -> dict[str, Any]:
         signal = request.query.get("signal")
-        if signal is not None:
-            self.signals.append((int(request.match_info["job"]), signal, request.query.get("flags", "")))
-            return {}
-        self.jobs.pop(int(request.match_info["job"]), None)
+        for found in self._meant(request.match_info["job"]):
+            if signal is not None:
+                self.signals.append((found["job_id"], signal, request.query.get("flags", "")))
+            else:
+                del self.jobs[found["job_id"]]
         return {}
 
 

@@ -17,7 +17,7 @@ from controller.slurm.lease.release import LAST_GRACE_SECONDS
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL
 from tests.controller.slurm_runtime.bed import Bed, order, until
-from tests.controller.slurm_runtime.slurmrestd import KEY, job
+from tests.controller.slurm_runtime.slurmrestd import KEY, job, number
 from tests.controller.slurm_runtime.world import GPU, node_set
 
 
@@ -56,6 +56,24 @@ async def test_the_ledger_hears_what_workers_cost_and_the_one_that_it_takes_is_b
     bed.fake.nodes["gpu-0"] |= {"state": ["IDLE", "DRAIN", "DYNAMIC_NORM"], "alloc_cpus": 0}
     await bed.reconcile(elastic)
     assert "gpu-0" not in bed.workers()
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+async def test_a_task_of_a_job_array_is_signalled_and_ended_alone(bed: Bed, requeue: bool) -> None:
+    """The last task of an array has the number of the array, which Slurm takes for all of its tasks."""
+    await workers(bed, 2)
+    asked = {"submit_line": "sbatch --array=0-1 --signal=USR1@30 train.sh", "requeue": requeue}
+    bed.run(101, "gpu-0", array_job_id=number(100), array_task_id=number(0), **asked)
+    bed.run(100, "gpu-1", array_job_id=number(100), array_task_id=number(1), **asked)
+    back(bed, "gpu-1")
+    await bed.reconcile(node_set(maximum=2))
+    bed.clock.advance(70)
+    await bed.reconcile(node_set(maximum=2))
+    assert bed.fake.signals == [(100, "USR1", "FULL_STEPS_ONLY")]
+    bed.clock.advance(30)
+    await bed.reconcile(node_set(maximum=2))
+    assert bed.fake.jobs[101]["job_state"] == ["RUNNING"]
+    assert bed.fake.jobs[100]["job_state"] == ["PENDING"] if requeue else 100 not in bed.fake.jobs
 
 
 async def test_a_controller_that_died_in_between_sends_no_signal_twice(bed: Bed) -> None:
@@ -166,7 +184,7 @@ async def test_no_signal_that_slurm_would_take_for_a_cancellation(bed: Bed) -> N
     bed.fake.jobs[1] = job(1, "RUNNING")
     for signal in ("", "usr1", "USR1&flags=FULL_JOB", "0"):
         with pytest.raises(SlurmRefused, match="not a signal"):
-            await rest.signal(1, signal, batch=True)
+            await rest.signal("1", signal, batch=True)
     assert list(bed.fake.jobs) == [1]
 
 

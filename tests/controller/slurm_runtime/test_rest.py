@@ -132,8 +132,8 @@ async def test_a_job_array_of_any_form_is_counted_and_spoils_no_view(bed: Bed, t
 def test_a_text_of_a_user_that_is_not_utf_8_spoils_no_view() -> None:
     """slurmrestd writes the bytes of a command line as they are."""
     line = "sbatch --signal=USR1 ".encode() + "entraîné.sh".encode("latin-1")
-    data = b'{"jobs": [{"job_id": 1, "submit_line": "%b", "comment": "\xff"}, {"job_id": 2, "admin_comment": "\xc3\xa9"}]}' % line
-    one, two = parse.parse_jobs(data)
+    first = b'{"job_id": 1, "submit_line": "%b", "comment": "\xff"}' % line
+    one, two = parse.parse_jobs(b'{"jobs": [%b, {"job_id": 2, "admin_comment": "\xc3\xa9"}]}' % first)
     assert one.signal is not None
     assert two.note == "é"
     (found,) = parse.parse_nodes(b'{"nodes": [{"name": "gpu-0", "reason": "\xe9", "features": ["gpu", "\xe9"]}]}')
@@ -207,10 +207,18 @@ async def test_a_name_that_is_not_a_path_segment_is_refused(bed: Bed, name: str)
 
 async def test_a_requeue_that_slurm_refuses_is_an_error(bed: Bed) -> None:
     bed.fake.jobs = {1: job(1, "RUNNING"), 2: job(2, "RUNNING", requeue=False)}
-    await bed.rest.requeue(1)
+    await bed.rest.requeue("1")
     assert bed.fake.jobs[1]["job_state"] == ["PENDING"]
     with pytest.raises(SlurmRefused, match="presently disabled"):
-        await bed.rest.requeue(2)
+        await bed.rest.requeue("2")
+
+
+@pytest.mark.parametrize("handle", ["", "0", "-1", "1_", "_1", "1_2_3", "1/requeue", "../node/gpu-0", "1.batch", "1\n"])
+async def test_what_is_not_a_job_or_a_task_is_refused(bed: Bed, handle: str) -> None:
+    for call in (bed.rest.requeue(handle), bed.rest.cancel(handle), bed.rest.signal(handle, "USR1", batch=True)):
+        with pytest.raises(SlurmRefused):
+            await call
+    assert not bed.fake.calls
 
 
 async def test_a_token_that_is_not_taken_is_renewed_once(bed: Bed) -> None:
