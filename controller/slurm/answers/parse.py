@@ -20,13 +20,14 @@ from controller.inside import counted
 from controller.slurm.answers.endsignal import signal_of
 from controller.slurm.answers.hostlist import HostListError, expand
 from controller.slurm.answers.view import SlurmJob, SlurmNode
-from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Problem
+from controller.slurm.answers.wire import NO_WORDS, DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Problem
 
 TEXT_CHARACTERS: Final = 1024
 MOST_NODES: Final = 8192
 MOST_JOBS: Final = 20_000
 MOST_PLACES: Final = 100_000  # nodes of all jobs together
 MOST_RECORDS: Final = 20_000  # of an answer of any other kind
+_MOST_NAMED: Final = 1024  # nodes in one list of a user
 _WORDS_BYTES: Final = 16 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 1024  # memory of a record in addition to its texts
 _GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?$")
@@ -37,6 +38,7 @@ _MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?
 _MIB_OF: Final = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 _words: Final = msgspec.json.Decoder(list[str])
+_text: Final = msgspec.json.Decoder(str)
 
 
 class SlurmAnswerError(ValueError):
@@ -50,13 +52,16 @@ def parse_nodes(data: bytes) -> tuple[SlurmNode, ...]:
 
 def parse_jobs(data: bytes) -> tuple[SlurmJob, ...]:
     """The job records."""
-    left, made = MOST_PLACES, []
+    left, named, made = MOST_PLACES, MOST_PLACES, []
     try:
         for record in decode(data, JobsAnswer, MOST_JOBS).jobs:
             # The names of a job's nodes are compressed in the answer, but take memory here.
             hosts = expand(record.nodes, min(MOST_NODES, left))
             left -= len(hosts)
-            made.append(_job(record, hosts))
+            required = _named(record.required_nodes, named)
+            excluded = _named(record.excluded_nodes, named - len(required))
+            named -= len(required) + len(excluded)
+            made.append(_job(record, hosts, required, excluded))
     except HostListError as error:
         raise SlurmAnswerError(f"jobs: {error}") from error
     return tuple(made)
@@ -132,7 +137,10 @@ def weight_of_node(node: SlurmNode) -> int:
 def weight_of_job(job: SlurmJob) -> int:
     """Bytes that a job takes in memory, about."""
     return _RECORD_OVERHEAD_BYTES + sum(
-        map(getsizeof, (job.reason, job.features, job.note, *job.states, *job.partitions, *job.nodes))
+        map(
+            getsizeof,
+            (job.reason, job.features, job.note, *job.states, *job.partitions, *job.nodes, *job.required, *job.excluded),
+        )
     )
 
 
@@ -150,7 +158,7 @@ def words(raw: msgspec.Raw) -> list[str]:
     return found
 
 
-def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
+def _job(record: JobRecord, hosts: tuple[str, ...], required: frozenset[str], excluded: frozenset[str]) -> SlurmJob:
     cpus, nodes = record.cpus.value or 1, max(1, record.node_count.value or 1)
     return SlurmJob(
         job_id=record.job_id,
@@ -158,6 +166,8 @@ def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
         reason=line(record.state_reason, 128),
         partitions=tuple(part for part in line(record.partition).split(",") if part),
         nodes=hosts,
+        required=required,
+        excluded=excluded,
         node_count=nodes,
         cpus=max(1, cpus),
         gpus=gpus_in(record.tres_req_str) or _gpus_asked(record, nodes),
@@ -177,6 +187,16 @@ def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
         array_task=_array_task(record),
         note=line(record.admin_comment, 512),
     )
+
+
+def _named(raw: msgspec.Raw, left: int) -> frozenset[str]:
+    """The nodes in a list as its user wrote it; none if it is too long or cannot be read, which leaves the job to Slurm."""
+    if len(raw) <= len(NO_WORDS) or len(raw) > _WORDS_BYTES:
+        return frozenset()
+    try:
+        return frozenset(expand(_text.decode(raw), max(0, min(_MOST_NAMED, left))))
+    except (msgspec.MsgspecError, ValueError):
+        return frozenset()
 
 
 def _gpus_asked(record: JobRecord, nodes: int) -> int:

@@ -78,6 +78,9 @@ class SlurmJob:
     reason: str = ""
     partitions: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    # Nodes that it names: those that it must have (--nodelist), and those that it must not have (--exclude).
+    required: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
     node_count: int = 1
     cpus: int = 1
     gpus: int = 0

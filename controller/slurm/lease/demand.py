@@ -127,13 +127,16 @@ def demand(
     if view.jobs is None:
         # There are too many jobs to read: that many can use every possible worker.
         return _everything(sets, view, room, gpus, bins)
+    named: set[str] = set()
     for job in sorted(view.jobs, key=lambda job: (-job.priority, job.job_id)):
         if not _wants(job, now, settle):
             continue
+        # Without a worker that it names a job could never start.
+        named |= job.required
         for node_set in _candidates(job, sets):
             laid = 0
             for _ in range(min(job.copies, _MOST_PIECES)):
-                if not _lay(list(_pieces(job, node_set, now)), node_set, bins, room, gpus):
+                if not _lay(job, list(_pieces(job, node_set, now)), node_set, bins, room, gpus):
                     break
                 laid += 1
             if laid == job.copies:
@@ -141,21 +144,30 @@ def demand(
     new = [bin_ for bin_ in bins if not bin_.name]
     return Demand(
         more={name: sum(bin_.node_set == name for bin_ in new) for name in sets},
-        needed=frozenset(bin_.name for bin_ in bins if bin_.name and not bin_.untouched),
+        needed=frozenset(bin_.name for bin_ in bins if bin_.name and (bin_.name in named or not bin_.untouched)),
     )
 
 
-def _lay(pieces: list["_Piece"], node_set: NodeSetSpec, bins: list[_Bin], room: dict[str, int], gpus: _Gpus) -> bool:
-    """Place one copy of a job on distinct workers; nothing is changed if it does not fit."""
+def _lay(
+    job: SlurmJob, pieces: list[_Piece], node_set: NodeSetSpec, bins: list[_Bin], room: dict[str, int], gpus: _Gpus
+) -> bool:
+    """Place one copy of a job on distinct workers; nothing is changed if it does not fit.
+
+    A job that names workers waits for those: no other worker can take their place.
+    """
     if not pieces or len(pieces) > _MOST_PIECES:
         return False
     chosen: list[_Bin] = []
-    mine = [bin_ for bin_ in bins if bin_.node_set == node_set.name]
+    mine = [bin_ for bin_ in bins if bin_.node_set == node_set.name and bin_.name not in job.excluded]
+    named = [bin_ for bin_ in mine if bin_.name in job.required]
     for piece in pieces:
-        place = next((bin_ for bin_ in mine if bin_.holds(piece) and not any(bin_ is other for other in chosen)), None)
+        pool = named if len(chosen) < len(named) else mine
+        place = next((bin_ for bin_ in pool if bin_.holds(piece) and not any(bin_ is other for other in chosen)), None)
         if place is None:
             break
         chosen.append(place)
+    if len(chosen) < len(job.required):
+        return False
     missing = len(pieces) - len(chosen)
     fresh = _new(node_set)
     if missing and not all(fresh.holds(piece) for piece in pieces[len(chosen) :]):

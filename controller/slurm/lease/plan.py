@@ -67,7 +67,8 @@ class _Case:
 def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: datetime) -> tuple[Action, ...]:
     """The next writes for all NodeSets."""
     case = _Case(spec, view, fleet, now, _taken(view, fleet))
-    targets = _targets(case)
+    found = _demand(case)
+    targets = _targets(case, found)
     actions: list[Action] = list(_back(case))
     free = dict(fleet.free)
     for node_set in spec.node_sets:
@@ -75,7 +76,7 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
         if fleet.targets.get(node_set.name) != target:
             actions.append(SetReplicas(node_set.name, target))
         actions += _missing(case, node_set, target, free)
-        actions += _surplus(case, node_set, target)
+        actions += _surplus(case, node_set, target, found.needed if found is not None else frozenset())
     actions += _orphans(case)
     ended = (worker for worker in fleet.workers if worker.finished and not worker.deleting)
     actions += [DeleteWorker(worker.name, worker.uid, "has ended") for worker in ended]
@@ -117,16 +118,13 @@ def _back(case: _Case) -> Iterable[Action]:
             yield from _given(case, (worker,), 1, grace=case.spec.lease.grace, by=by, taken=True)
 
 
-def _targets(case: _Case) -> dict[str, int]:
+def _demand(case: _Case) -> Demand | None:
+    """What the waiting jobs need of the elastic NodeSets; None if there is none, or no answer from Slurm."""
     fleet, view = case.fleet, case.view
-    asked = {
-        node_set.name: _clamp(fleet.targets.get(node_set.name, node_set.replicas), node_set.minimum, node_set.maximum)
-        for node_set in case.spec.node_sets
-    }
     elastic = [node_set for node_set in case.spec.node_sets if node_set.elastic]
     if view is None or not elastic:
-        return asked
-    found = demand(
+        return None
+    return demand(
         elastic,
         view,
         [worker for node_set in elastic for worker in case.staying(node_set.name) if not is_leaving(view, worker)],
@@ -135,7 +133,17 @@ def _targets(case: _Case) -> dict[str, int]:
         now=case.now,
         settle=_JOB_SETTLES_FOR,
     )
-    return asked | {node_set.name: _elastic(case, view, node_set, asked[node_set.name], found) for node_set in elastic}
+
+
+def _targets(case: _Case, found: Demand | None) -> dict[str, int]:
+    asked = {
+        node_set.name: _clamp(case.fleet.targets.get(node_set.name, node_set.replicas), node_set.minimum, node_set.maximum)
+        for node_set in case.spec.node_sets
+    }
+    if case.view is None or found is None:
+        return asked
+    elastic = [node_set for node_set in case.spec.node_sets if node_set.elastic]
+    return asked | {node_set.name: _elastic(case, case.view, node_set, asked[node_set.name], found) for node_set in elastic}
 
 
 def _elastic(case: _Case, view: SlurmView, node_set: NodeSetSpec, asked: int, found: Demand) -> int:
@@ -202,14 +210,14 @@ def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: dict[str, Fr
     return made
 
 
-def _surplus(case: _Case, node_set: NodeSetSpec, target: int) -> tuple[Action, ...]:
+def _surplus(case: _Case, node_set: NodeSetSpec, target: int, needed: frozenset[str]) -> tuple[Action, ...]:
     live = case.staying(node_set.name)
     surplus = max(0, len(live) - target)
     digest = case.fleet.digests.get(node_set.name)
     outdated = frozenset(worker.name for worker in live if digest and worker.made_from and worker.made_from != digest)
     if surplus or not outdated:
         by = _by(case, node_set.name) if surplus else None
-        return _given(case, live, surplus, grace=case.spec.lease.grace, by=by, first=outdated)
+        return _given(case, live, surplus, grace=case.spec.lease.grace, by=by, first=outdated, needed=needed)
     if len(live) < target:
         return ()
     # One worker at a time, once the previous one is replaced, and without a deadline: no job ends because a setting changed.
@@ -232,10 +240,21 @@ def _given(
     grace: timedelta,
     by: datetime | None = None,
     first: frozenset[str] = frozenset(),
+    needed: frozenset[str] = frozenset(),
     taken: bool = False,
 ) -> tuple[Action, ...]:
-    promised = case.fleet.promised
-    return release(case.view, live, count, now=case.now, grace=grace, promised=promised, by=by, first=first, taken=taken)
+    return release(
+        case.view,
+        live,
+        count,
+        now=case.now,
+        grace=grace,
+        promised=case.fleet.promised,
+        by=by,
+        first=first,
+        needed=needed,
+        taken=taken,
+    )
 
 
 def _by(case: _Case, node_set: str) -> datetime | None:

@@ -23,6 +23,7 @@ from controller.slurm.lease.reasons import GIVING, MOST_SIGNALLED, deadline_in, 
 # requeued job gets SIGTERM, and processes that still run two measures later end with their pod.
 OVERDUE: Final = timedelta(seconds=10)
 LAST_GRACE_SECONDS: Final = 8  # of a pod that is deleted then
+_RUNS_NOTHING: Final = 1  # the first part of a loss, up to this
 _PAST: Final = "given back: past its deadline"
 _LONGEST_JOB: Final = timedelta(days=365)
 
@@ -43,17 +44,27 @@ def release(
     promised: Mapping[str, datetime] | None = None,
     by: datetime | None = None,
     first: frozenset[str] = frozenset(),
+    needed: frozenset[str] = frozenset(),
     taken: bool = False,
 ) -> tuple[Action, ...]:
     """The next writes towards `count` fewer live workers.
 
-    `by` is a deadline that no user of the tenant can move; `first` are workers that are released before all others; `taken`
-    means that another tenant gets their GPUs.
+    `by` is a deadline that no user of the tenant can move; `first` are workers that are released before all others; of those
+    that run nothing, the ones that waiting jobs will get (`needed`) go last; `taken` means that another tenant gets their GPUs.
     """
     promised = promised or {}
     if view is None:
         return _unseen(workers, count, now=now, promised=promised, by=by)
-    ranked = sorted(workers, key=lambda worker: (worker.name not in first, *loss(view, worker, now)))
+    costs = {worker.name: loss(view, worker, now) for worker in workers}
+    ranked = sorted(
+        workers,
+        key=lambda worker: (
+            worker.name not in first,
+            costs[worker.name][0] > _RUNS_NOTHING,
+            worker.name in needed and costs[worker.name][0] <= _RUNS_NOTHING,
+            *costs[worker.name],
+        ),
+    )
     leaving = [worker for worker in ranked if is_leaving(view, worker)]
     staying = [worker for worker in ranked if not is_leaving(view, worker)]
     going = (leaving + staying)[: max(0, count)]
@@ -73,7 +84,7 @@ def loss(view: SlurmView, worker: Worker, now: datetime) -> tuple[int, float, in
         return 2, 0.0, 0, -worker.ordinal
     jobs = view.jobs_on(worker.name)
     if not _occupied(node, jobs):
-        return 1, 0.0, 0, -worker.ordinal
+        return _RUNS_NOTHING, 0.0, 0, -worker.ordinal
     # A job without an end, or with an unknown one, counts as the longest.
     remaining = max((_remaining(job, now) for job in jobs or ()), default=_LONGEST_JOB.total_seconds())
     priority = max((job.priority for job in jobs or ()), default=2**32)
@@ -83,7 +94,7 @@ def loss(view: SlurmView, worker: Worker, now: datetime) -> tuple[int, float, in
 def ranks(view: SlurmView, workers: Iterable[Worker], now: datetime) -> dict[str, int]:
     """The order in which the ledger should reclaim workers: below 0 for those that run nothing, then by increasing loss."""
     costs = sorted((loss(view, worker, now), worker.name) for worker in workers if worker.live)
-    return {name: -1 if cost[0] in (0, 1) else place for place, (cost, name) in enumerate(costs)}
+    return {name: -1 if cost[0] <= _RUNS_NOTHING else place for place, (cost, name) in enumerate(costs)}
 
 
 def _step(
