@@ -18,6 +18,7 @@ from bulkhead.api.slurmnumber import Number
 from bulkhead.api.slurmtext import as_utf8
 from controller.inside import counted
 from controller.slurm.answers.endsignal import signal_of
+from controller.slurm.answers.gpus import gpus_in, prefixed, types_in
 from controller.slurm.answers.hostlist import HostListError, expand
 from controller.slurm.answers.view import SlurmJob, SlurmNode
 from controller.slurm.answers.wire import NO_WORDS, DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Problem
@@ -30,10 +31,8 @@ MOST_RECORDS: Final = 20_000  # of an answer of any other kind
 _MOST_NAMED: Final = 1024  # nodes in one list of a user
 _WORDS_BYTES: Final = 16 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 1024  # memory of a record in addition to its texts
-_GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?$")
 _TASKS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _TASKS_CHARACTERS: Final = 4096  # Slurm itself writes no longer list
-_INDICES: Final = re.compile(r"\([^()]*\)")
 _MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?)(?=,|$)")
 _MIB_OF: Final = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
@@ -101,13 +100,6 @@ def line(text: str, limit: int = TEXT_CHARACTERS) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def gpus_in(tres: str) -> int:
-    """How many GPUs a TRES text names: `cpu=8,gres/gpu=4,gres/gpu:h100=4` are four, not eight."""
-    found = [match for entry in tres[: 4 * TEXT_CHARACTERS].split(",")[:256] if (match := _GPUS.match(entry))]
-    plain = [match for match in found if match[1] is None]
-    return sum(int(match[2] or 1) for match in plain or found)
-
-
 def _node(record: NodeRecord) -> SlurmNode:
     return SlurmNode(
         name=line(record.name, 255),
@@ -118,8 +110,8 @@ def _node(record: NodeRecord) -> SlurmNode:
         memory_mib=max(0, record.real_memory),
         memory_used_mib=max(0, record.alloc_memory),
         # TRES contain GPUs only if these are accounted for; gres always contains them.
-        gpus=gpus_in(_prefixed(record.gres)) or gpus_in(record.tres),
-        gpus_used=gpus_in(_prefixed(record.gres_used)) or gpus_in(record.tres_used),
+        gpus=gpus_in(prefixed(record.gres)) or gpus_in(record.tres),
+        gpus_used=gpus_in(prefixed(record.gres_used)) or gpus_in(record.tres_used),
         partitions=tuple(line(name, 64) for name in words(record.partitions)[:256]),
         features=frozenset(line(name, 128) for name in words(record.features)[:256]),
         topology=line(record.topology, 255),
@@ -171,6 +163,7 @@ def _job(record: JobRecord, hosts: tuple[str, ...], required: frozenset[str], ex
         node_count=nodes,
         cpus=max(1, cpus),
         gpus=gpus_in(record.tres_req_str) or _gpus_asked(record, nodes),
+        gpu_types=types_in(prefixed(f"{record.tres_per_node},{record.tres_per_job},{record.tres_per_task}")),
         memory_mib=_memory(record, cpus, nodes),
         tasks=max(1, record.tasks.value or 1),
         copies=_copies(record),
@@ -202,16 +195,10 @@ def _named(raw: msgspec.Raw, left: int) -> frozenset[str]:
 def _gpus_asked(record: JobRecord, nodes: int) -> int:
     """The GPUs of a job as its user wrote them: --gres, --gpus, --gpus-per-task."""
     return max(
-        nodes * gpus_in(_prefixed(record.tres_per_node)),
-        gpus_in(_prefixed(record.tres_per_job)),
-        max(1, record.tasks.value or 1) * gpus_in(_prefixed(record.tres_per_task)),
+        nodes * gpus_in(prefixed(record.tres_per_node)),
+        gpus_in(prefixed(record.tres_per_job)),
+        max(1, record.tasks.value or 1) * gpus_in(prefixed(record.tres_per_task)),
     )
-
-
-def _prefixed(text: str) -> str:
-    """A request in the form `gres:gpu:2`; users may also write `gpu:2`."""
-    parts = _INDICES.sub("", text[: 4 * TEXT_CHARACTERS]).split(",")[:16]
-    return ",".join(part if part.startswith("gres") else f"gres/{part}" for part in parts)
 
 
 def _memory(record: JobRecord, cpus: int, nodes: int) -> int:

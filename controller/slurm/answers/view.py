@@ -84,6 +84,8 @@ class SlurmJob:
     node_count: int = 1
     cpus: int = 1
     gpus: int = 0
+    # The types of GPUs that it names, in lower case.
+    gpu_types: frozenset[str] = frozenset()
     memory_mib: int = 0
     tasks: int = 1
     copies: int = 1

@@ -215,7 +215,8 @@ def _wants(job: SlurmJob, now: datetime, settle: timedelta) -> bool:
 def _candidates(job: SlurmJob, sets: Mapping[str, NodeSetSpec]) -> Iterator[NodeSetSpec]:
     for name in job.partitions:
         node_set = sets.get(name)
-        if node_set is not None and node_set.partition.enabled and _has(node_set, job.features):
+        has_gpus = node_set is not None and job.gpu_types <= {node_set.gpu_type.lower()}
+        if node_set is not None and has_gpus and node_set.partition.enabled and _has(node_set, job.features):
             yield node_set
 
 

@@ -1,4 +1,4 @@
-"""Jobs that name nodes: --exclude and --nodelist decide which workers are of use to them."""
+"""Jobs that name nodes or types of GPUs: --exclude, --nodelist and --gres decide which workers are of use to them."""
 
 import json
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from controller.slurm.answers import parse
+from controller.slurm.lease.fleet import CreateWorker
 from tests.controller.slurm_runtime.slurmrestd import job
 from tests.controller.slurm_runtime.test_lease import created, world
-from tests.controller.slurm_runtime.world import pending
+from tests.controller.slurm_runtime.world import World, node_set, pending, slurm_spec
 
 GPU_0, GPU_1 = frozenset({"gpu-0"}), frozenset({"gpu-1"})
 
@@ -56,6 +57,13 @@ def test_a_job_that_names_a_worker_that_is_not_there_starts_none() -> None:
     made = world()
     made.queue = [pending(1, gpus=2, required=GPU_1)]
     assert created(made) == 0
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("h100", [CreateWorker("big", 0)]), ("v100", [])])
+def test_a_job_that_names_a_type_of_gpu_starts_no_worker_with_another(kind: str, wanted: list[CreateWorker]) -> None:
+    made = World(slurm_spec(node_set("small", gpu_type="a100"), node_set("plain"), node_set("big", gpu_type="H100")))
+    made.queue = [pending(1, gpus=2, gpu_types=frozenset({kind}), partitions=("small", "plain", "big"))]
+    assert [action for action in made.step() if isinstance(action, CreateWorker)] == wanted
 
 
 NAMED: list[tuple[Any, set[str]]] = [

@@ -95,6 +95,11 @@ ASKED: list[tuple[dict[str, Any], int, int]] = [
     ({"tres_per_node": "gres/gpu:h100:2"}, 2, 0),
     ({"tres_per_node": "gpu"}, 1, 0),
     ({"tres_per_job": "gres/gpu:5"}, 5, 0),
+    ({"tres_per_node": "gres/gpu:1k"}, 1024, 0),
+    ({"tres_per_job": "gpu:h100:2K"}, 2048, 0),
+    ({"tres_per_node": "gres/gpu:99999999999"}, 99_999_999_999, 0),
+    ({"tres_per_node": "gres/gpu:4090:2,gpu:h100"}, 3, 0),
+    ({"tres_per_node": "gres/gpu:0"}, 0, 0),
     ({"tres_per_task": "gres/gpu:h100:1", "tasks": number(4)}, 4, 0),
     ({"tres_req_str": "cpu=1,mem=1.50G,node=1,billing=1,gres/gpu=3"}, 3, 1536),
     ({"tres_req_str": "cpu=1,mem=512M,node=1"}, 0, 512),
@@ -126,7 +131,7 @@ ARRAYS: list[tuple[str, int]] = [
 @pytest.mark.parametrize(("tasks", "copies"), ARRAYS, ids=[tasks[:20] for tasks, _ in ARRAYS])
 async def test_a_job_array_of_any_form_is_counted_and_spoils_no_view(bed: Bed, tasks: str, copies: int) -> None:
     bed.fake.jobs = {1: job(1, array_task_string=tasks), 2: job(2)}
-    assert [each.copies for each in (await bed.rest.view()).jobs or ()] == [copies, 1]
+    assert [found.copies for found in (await bed.rest.view()).jobs or ()] == [copies, 1]
 
 
 def test_a_text_of_a_user_that_is_not_utf_8_spoils_no_view() -> None:
@@ -147,9 +152,19 @@ async def test_ended_jobs_that_fill_the_answer_leave_the_counts(bed: Bed, monkey
     """slurmctld keeps the records of ended jobs for minutes, and its counts are those of the others."""
     monkeypatch.setattr(module, "_JOBS_BYTES", 10_000)
     bed.fake.nodes = {"gpu-0": node("gpu-0")}
-    bed.fake.jobs = {each: job(each, "COMPLETED") for each in range(100)} | {100: job(100), 101: job(101, "RUNNING")}
+    bed.fake.jobs = {job_id: job(job_id, "COMPLETED") for job_id in range(100)} | {100: job(100), 101: job(101, "RUNNING")}
     view = await bed.rest.view()
     assert (view.jobs, view.pending, view.running, len(view.nodes)) == (None, 1, 1, 1)
+
+
+async def test_the_types_of_gpus_that_a_job_names_are_known(bed: Bed) -> None:
+    bed.fake.jobs = {
+        1: job(1, tres_per_node="gres/gpu:H100:2,gpu:4090:1"),
+        2: job(2, tres_per_job="gres/gpu:2", tres_per_task="gres/gpu:a100"),
+        3: job(3, tres_per_node="gres/gpu:a100:0"),
+    }
+    jobs = (await bed.rest.view()).jobs or ()
+    assert [found.gpu_types for found in jobs] == [{"h100", "4090"}, {"a100"}, set()]
 
 
 async def test_gpus_of_a_node_are_counted_without_accounting_too(bed: Bed) -> None:
