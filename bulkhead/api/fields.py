@@ -71,7 +71,8 @@ DROPS: Final = (
     "Pods from which the plane removes what the host would refuse, `privileged` and added capabilities, when they are created. "
     "SlinkyWorkers: pods of the NodeSets of Slinky's operator, which requests both. None by default; needs Kubernetes 1.36."
 )
-Count = Annotated[int, Field(ge=0, le=1_000_000)]
+MOST_COUNTED: Final = 1_000_000
+Count = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
 Quantity = Annotated[
     int | str,
     WithJsonSchema(

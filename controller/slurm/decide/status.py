@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
+from bulkhead.api.fields import MOST_COUNTED
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
 from controller.slurm.answers.view import SlurmNode, SlurmView
@@ -123,14 +124,18 @@ def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart
 
 
 def counts(view: SlurmView) -> Obj:
-    """The Tenant's `status.slurm`: nodes by state, jobs by what they do."""
+    """The Tenant's `status.slurm`: nodes by state, jobs by what they do.
+
+    What the tenant's Slurm counts beyond the bound of the field stays at the bound, or the whole status would be refused.
+    """
+    pending, running = min(view.pending, MOST_COUNTED), min(view.running, MOST_COUNTED)
     states = [_state(node) for node in view.nodes]
     nodes = {name: states.count(name) for name in ("idle", "mixed", "allocated", "down", "drained")}
     up = len(states) - nodes["down"] - nodes["drained"]
     return {
         "nodes": {"total": len(states)} | nodes,
-        "jobs": {"pending": view.pending, "running": view.running},
-        "summary": f"{up}/{len(states)} nodes, {view.running} running, {view.pending} pending",
+        "jobs": {"pending": pending, "running": running},
+        "summary": f"{up}/{len(states)} nodes, {running} running, {pending} pending",
     }
 
 

@@ -1,8 +1,11 @@
-"""Which workers hold devices without a job: metering counts them as idle, so unknown must not count as idle."""
+"""What the status and the meters get: workers without a job, where unknown must not count as idle, and counts with a bound."""
 
 import pytest
 
+from bulkhead.api.fields import MOST_COUNTED
+from bulkhead.api.slurm import SlurmStatus
 from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
+from controller.slurm.decide.status import counts
 from controller.slurm.decide.status import resting as resting_of
 from controller.slurm.lease.fleet import Worker
 
@@ -38,3 +41,12 @@ def test_only_what_is_known_as_a_worker_rests() -> None:
     # Slurm and the pods of the plane are the tenant's.
     view = SlurmView(nodes=(IDLE, SlurmNode("gpu-9", frozenset({"IDLE"}))))
     assert resting_of(view, [WORKER, Worker("gpu-9", "gpu", 9, uid="u9")], frozenset({"u0"})) == {"u0"}
+
+
+@pytest.mark.parametrize("number", [7, MOST_COUNTED, MOST_COUNTED + 1, 10**40])
+def test_no_number_of_jobs_makes_the_status_one_that_the_host_refuses(number: int) -> None:
+    """Job arrays count by their tasks, and slurmrestd is the tenant's."""
+    nodes = tuple(SlurmNode(f"gpu-{ordinal}", frozenset({"IDLE"})) for ordinal in range(8192))
+    made = SlurmStatus.model_validate(counts(SlurmView(nodes=nodes, jobs=None, pending=number, running=number)))
+    assert made.jobs is not None
+    assert made.jobs.pending == made.jobs.running == min(number, MOST_COUNTED)
