@@ -15,8 +15,12 @@ def _keys(value: str, text: str) -> dict[str, str]:
 
 # The forms of values without which slurmctld would not start; case is ignored.
 _ANY = ""
-_NUMBER = "[0-9]{1,10}"
+_NUMBER = "[0-9]{1,10}"  # of 64 bits
+_LARGE = "[0-9]{1,9}|[1-3][0-9]{9}|4[01][0-9]{8}"  # of 32 bits
+_SMALL = "[0-9]{1,4}|[1-5][0-9]{4}|6([0-4][0-9]{3}|5([0-4][0-9]{2}|5([0-2][0-9]|3[0-5])))"  # of 16 bits
 _MOST = f"{_NUMBER}|UNLIMITED|INFINITE"
+_MOST_LARGE = f"{_LARGE}|UNLIMITED|INFINITE"
+_MOST_SMALL = f"{_SMALL}|UNLIMITED|INFINITE"
 _TIME = r"UNLIMITED|INFINITE|[0-9]{1,7}|[0-9]{1,6}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,4}(:[0-9]{2}){1,2}"
 _SWITCH = "YES|NO|TRUE|FALSE|UP|DOWN|0|1"
 _LEVEL = "[0-9]|quiet|fatal|error|info|verbose|debug[2-5]?"
@@ -25,35 +29,56 @@ _OPTIONS = (
     "CR_ONE_TASK_PER_CORE|CR_CORE_DEFAULT_DIST_BLOCK|CR_LLN|CR_PACK_NODES|LL_SHARED_GRES|ENFORCE_BINDING_GRES|"
     "MULTIPLE_SHARING_GRES_PJ|ONE_TASK_PER_SHARING_GRES"
 )
+_DEBUG = (
+    "Accrue|Agent|AuditRPCs|AuditTLS|Backfill|BackfillMap|BurstBuffer|Cgroup|ConMgr|CPU_Bind|CpuFrequency|Data|DBD_Agent|"
+    "DB_(Archive|Assoc|Event|Job|QOS|Query|Reservation|Resource|Step|TRES|Usage|WCKey)|Dependency|Elasticsearch|Energy|"
+    "Federation|Gang|GLOB_SILENCE|Gres|Hetjob|Interconnect|JAG|JobAccountGather|JobComp|JobContainer|License|Metrics|MPI|"
+    "Namespace|Net|Network|NetRaw|NetworkRaw|NodeFeatures|NO_CONF_HASH|Power|Priority|Profile|Protocol|Reservation|Route|Sack|"
+    "Script|SelectType|Steps|Switch|Task|Thread|TLS|TraceJobs|Triggers?|workq|workqueue"
+)
+_LIMIT = "(RLIMIT_)?(AS|CORE|CPU|DATA|FSIZE|MEMLOCK|NOFILE|NPROC|RSS|STACK)"
+_KEPT = "KeepPartInfo|KeepPartState|KeepPowerSaveSettings"
 
 SLURM_CONF: Final[Mapping[str, str]] = (
     _keys(
         _ANY,
         """
-        accountingstoragetres accountingstoreflags bcastexclude bcastparameters cpufreqdef cpufreqgovernors debugflags
+        accountingstoragetres accountingstoreflags bcastexclude bcastparameters cpufreqdef cpufreqgovernors
         dependencyparameters gpufreqdef interactivestepoptions jobacctgatherfrequency launchparameters licenses maildomain
-        mpiparams preemptparameters priorityflags priorityparameters priorityweighttres privatedata propagateresourcelimits
-        propagateresourcelimitsexcept reconfigflags requeueexit requeueexithold sbcastparameters schedulerparameters
-        scronparameters slurmctldparameters slurmdparameters srunportrange topologyparam x11parameters
+        mpiparams preemptparameters priorityflags priorityparameters priorityweighttres privatedata requeueexit
+        requeueexithold sbcastparameters schedulerparameters scronparameters slurmctldparameters slurmdparameters srunportrange
+        topologyparam x11parameters
         """,
     )
     | _keys(
-        _NUMBER,
+        _SMALL,
         """
-        acctgathernodefreq batchstarttimeout completewait defcpupergpu defmempercpu defmempergpu defmempernode eiotimeout
-        epilogmsgtime fairsharedampeningfactor firstjobid getenvtimeout groupupdateforce groupupdatetime healthcheckinterval
-        inactivelimit jobfileappend keepalivetime killonbadexit killwait maxarraysize maxbatchrequeue maxdbdmsgs maxjobcount
-        maxjobid maxstepcount maxtaskspernode messagetimeout minjobage priorityweightage priorityweightassoc
-        priorityweightfairshare priorityweightjobsize priorityweightpartition priorityweightqos prologepilogtimeout
-        propagateprioprocess schedulertimeslice slurmctldtimeout slurmdtimeout slurmschedloglevel tcptimeout treewidth
+        acctgathernodefreq batchstarttimeout completewait eiotimeout fairsharedampeningfactor getenvtimeout groupupdateforce
+        groupupdatetime healthcheckinterval inactivelimit jobfileappend killonbadexit killwait maxtaskspernode messagetimeout
+        prologepilogtimeout schedulertimeslice slurmctldtimeout slurmdtimeout slurmschedloglevel tcptimeout treewidth
         unkillablesteptimeout vsizefactor waittime
         """,
     )
-    | _keys(_MOST, "maxmempercpu maxmempernode overtimelimit resvoverrun")
+    | _keys(
+        _LARGE,
+        """
+        epilogmsgtime firstjobid keepalivetime maxarraysize maxbatchrequeue maxdbdmsgs maxjobcount maxjobid maxstepcount
+        minjobage priorityweightage priorityweightassoc priorityweightfairshare priorityweightjobsize priorityweightpartition
+        priorityweightqos
+        """,
+    )
+    | _keys(_NUMBER, "defcpupergpu defmempercpu defmempergpu defmempernode")
+    | _keys(_MOST, "maxmempercpu maxmempernode")
+    | _keys(_MOST_SMALL, "overtimelimit resvoverrun")
     | _keys(_TIME, "preemptexempttime prioritycalcperiod prioritydecayhalflife prioritymaxage")
     | _keys(_SWITCH, "disablerootjobs priorityfavorsmall trackwckey")
     | _keys(_LEVEL, "slurmctlddebug slurmddebug")
     | {
+        "debugflags": f"({_DEBUG})(,({_DEBUG}))*",
+        "propagateprioprocess": "[0-2]",
+        "propagateresourcelimits": f"ALL|NONE|{_LIMIT}(,{_LIMIT})*",
+        "propagateresourcelimitsexcept": f"ALL|NONE|{_LIMIT}(,{_LIMIT})*",
+        "reconfigflags": f"({_KEPT})(,({_KEPT}))*",
         "enforcepartlimits": "YES|NO|ALL|ANY",
         "metricsauthusers": "[a-z_][a-z0-9_-]{0,31}(,[a-z_][a-z0-9_-]{0,31}){0,63}",
         "metricsparameters": "ignore_private_data",
@@ -72,13 +97,12 @@ PARTITION: Final[Mapping[str, str]] = (
         tresbillingweights
         """,
     )
-    | _keys(
-        _NUMBER,
-        """
-        defcpupergpu defmempercpu defmempergpu defmempernode gracetime minnodes priorityjobfactor prioritytier
-        """,
-    )
-    | _keys(_MOST, "maxcpuspernode maxcpuspersocket maxmempercpu maxmempernode maxnodes overtimelimit")
+    | _keys(_NUMBER, "defcpupergpu defmempercpu defmempergpu defmempernode")
+    | _keys(_LARGE, "gracetime minnodes")
+    | _keys(_SMALL, "priorityjobfactor prioritytier")
+    | _keys(_MOST, "maxmempercpu maxmempernode")
+    | _keys(_MOST_LARGE, "maxcpuspernode maxcpuspersocket maxnodes")
+    | _keys(_MOST_SMALL, "overtimelimit")
     | _keys(_TIME, "defaulttime maxtime")
     | _keys(_SWITCH, "default disablerootjobs exclusivetopo hidden lln reqresv rootonly")
     | {
@@ -89,7 +113,7 @@ PARTITION: Final[Mapping[str, str]] = (
     }
 )
 
-NODE: Final[Mapping[str, str]] = _keys(_ANY, "comment extra instanceid instancetype") | _keys(_NUMBER, "tmpdisk weight")
+NODE: Final[Mapping[str, str]] = _keys(_ANY, "comment extra instanceid instancetype") | _keys(_LARGE, "tmpdisk weight")
 
 _AUTH = "it decides whose requests the daemons accept"
 _WHERE = "it decides where the daemons listen and find each other"
