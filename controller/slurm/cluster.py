@@ -29,7 +29,7 @@ from controller.slurm.decide.status import Found, counts, pods_of, resting, wait
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import Action, Fleet, Free, vouched
 from controller.slurm.lease.free import left
-from controller.slurm.lease.plan import over, plan_leases
+from controller.slurm.lease.plan import over, plan_leases, records_of
 from controller.slurm.lease.release import ranks
 from controller.slurm.objects.nodesets import definition, retiring_gpus
 from controller.slurm.objects.render import daemons, render
@@ -76,6 +76,8 @@ class Cluster:
         self._pruned = 0.0
         # UIDs of pods that count as its workers.
         self._vouched: frozenset[str] = frozenset()
+        # Names of the node records in Slurm's last answer.
+        self._recorded: frozenset[str] = frozenset()
         # Units of the network that Slurm's files have ever had; None: not read yet.
         self._units: frozenset[str] | None = None
         self.removed = False
@@ -167,11 +169,15 @@ class Cluster:
         self._vouched = vouched(fleet.workers, {node_set.name: node_set.maximum for node_set in spec.node_sets}, self._vouched)
         self._board.vouch(self._tenant, self._vouched)
         self._board.rank(self._tenant, ranks(seen.view, fleet.workers, now) if seen.view is not None else {})
+        if seen.view is not None or spec.rest_api is None:
+            # Without a REST API Slurm never answers again.
+            self._recorded = records_of(seen.view) if seen.view is not None else frozenset()
         there = None if on_host is None else frozenset(on_host)
         return replace(
             fleet,
             promised=self._deadlines.promised,
             over_since=self._deadlines.over_since,
+            recorded=self._recorded,
             free=left(self._quota(self._tenant), spec.node_sets, fleet.workers, there),
             taken=None if on_host is None else _taken(on_host),
         )

@@ -83,6 +83,8 @@ class Fleet:
     taken: Mapping[str, datetime] | None = field(default_factory=dict)
     # Slurm node -> the earliest deadline that it was ever given; kept beside the reason in Slurm, which a tenant may edit.
     promised: Mapping[str, datetime] = field(default_factory=dict)
+    # Names of the node records that Slurm had when it answered last.
+    recorded: frozenset[str] = frozenset()
     # NodeSet -> since when it has had more workers than an admin allows.
     over_since: Mapping[str, datetime] = field(default_factory=dict)
 

@@ -186,12 +186,13 @@ def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: dict[str, Fr
     """The workers to create within the free quota, with names that no pod and no node record of Slurm has.
 
     Slurm would know a pod with an existing record under the address of its predecessor. Fixed workers keep their names, so they
-    wait until pod and record are gone; elastic workers take another name.
+    wait until pod and record are gone; elastic workers take another name. While Slurm does not answer, its records are those of
+    the last answer: a host node that fails may take slurmctld and workers with it.
     """
     own = [worker for worker in case.fleet.workers if worker.node_set == node_set.name]
     live = {worker.ordinal for worker in case.staying(node_set.name)}
-    records = case.view.nodes if case.view is not None else ()
-    recorded = {int(node.name.rpartition("-")[2]) for node in records if _belongs(node, (node_set.name,))}
+    names = records_of(case.view) if case.view is not None else case.fleet.recorded
+    recorded = {int(name.rpartition("-")[2]) for name in names if _is_of(name, (node_set.name,))}
     taken = {worker.ordinal for worker in own} | recorded
     count = target - len(live)
     if not node_set.elastic:
@@ -314,9 +315,22 @@ def _retired(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[DeleteN
     return [DeleteNodeSet(name) for name in spec.retiring if name not in used | held]
 
 
+def records_of(view: SlurmView) -> frozenset[str]:
+    """The names of the node records that workers may have made."""
+    return frozenset(node.name for node in view.nodes if _is_dynamic(node))
+
+
 def _belongs(node: SlurmNode, sets: Iterable[str]) -> bool:
-    head, dash, ordinal = node.name.rpartition("-")
-    return bool(dash) and ordinal.isdecimal() and head in sets and any(state.startswith("DYNAMIC") for state in node.states)
+    return _is_of(node.name, sets) and _is_dynamic(node)
+
+
+def _is_of(name: str, sets: Iterable[str]) -> bool:
+    head, dash, ordinal = name.rpartition("-")
+    return bool(dash) and ordinal.isdecimal() and head in sets
+
+
+def _is_dynamic(node: SlurmNode) -> bool:
+    return any(state.startswith("DYNAMIC") for state in node.states)
 
 
 def _clamp(value: int, lowest: int, highest: int) -> int:

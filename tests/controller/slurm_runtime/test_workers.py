@@ -55,6 +55,30 @@ async def test_a_lowered_maximum_is_met_within_its_deadline_and_the_job_is_queue
     assert list(bed.fake.nodes) == ["gpu-0"]
 
 
+async def test_a_worker_that_goes_while_slurm_is_silent_does_not_come_back_before_its_record_is_gone(bed: Bed) -> None:
+    """A host node that fails takes slurmctld and workers with it; the record has the address of the pod that is gone."""
+    fixed = node_set(minimum=2, maximum=2)
+    for _ in range(2):
+        await bed.reconcile(fixed)
+        bed.register(*bed.workers())
+    await bed.reconcile(fixed)
+    del bed.plane.objects["Pod", "gpu-1"]
+    bed.fake.mood = "gone"
+    for _ in range(2):
+        await bed.reconcile(fixed)
+    assert bed.workers() == ["gpu-0"]
+    bed.fake.mood = "well"
+    await bed.reconcile(fixed)
+    assert "gpu-1" not in bed.fake.nodes
+    await bed.reconcile(fixed)
+    assert bed.workers() == ["gpu-0", "gpu-1"]
+    # Without a REST API there is no answer to wait for.
+    del bed.plane.objects["Pod", "gpu-1"]
+    bed.fake.mood = "gone"
+    await bed.reconcile(fixed, rest_api=None)
+    assert bed.workers() == ["gpu-0", "gpu-1"]
+
+
 @pytest.mark.parametrize("mood", ["gone", "errors", "garbage", "failing"])
 async def test_without_an_answer_nothing_is_taken_away(bed: Bed, mood: str) -> None:
     for _ in range(2):
