@@ -242,11 +242,15 @@ def _free(view: SlurmView, worker: Worker, sets: Mapping[str, NodeSetSpec]) -> _
         return made
     if node.draining or not node.responds:
         return None
+    # A worker from before its set was changed has the sizes with which it registered.
+    gpus, cpus, memory_mib = node_set.gpus, node_set.cpus, node_set.memory_mib
+    if node.cpus:
+        gpus, cpus, memory_mib = min(gpus, node.gpus), min(cpus, node.cpus), min(memory_mib, node.memory_mib)
     return _Bin(
         node_set.name,
-        max(0, node_set.gpus - node.gpus_used),
-        max(0, node_set.cpus - node.cpus_used),
-        max(0, node_set.memory_mib - node.memory_used_mib),
+        max(0, gpus - node.gpus_used),
+        max(0, cpus - node.cpus_used),
+        max(0, memory_mib - node.memory_used_mib),
         untouched=not node.busy,
         name=worker.name,
         shared=node.busy,

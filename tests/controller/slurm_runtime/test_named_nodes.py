@@ -1,6 +1,7 @@
-"""Jobs that name nodes or types of GPUs: --exclude, --nodelist and --gres decide which workers are of use to them."""
+"""Which workers are of use to a job: by --exclude and --nodelist, by the type of GPU that it names, by a worker's real size."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,16 @@ def test_a_job_that_names_a_type_of_gpu_starts_no_worker_with_another(kind: str,
     made = World(slurm_spec(node_set("small", gpu_type="a100"), node_set("plain"), node_set("big", gpu_type="H100")))
     made.queue = [pending(1, gpus=2, gpu_types=frozenset({kind}), partitions=("small", "plain", "big"))]
     assert [action for action in made.step() if isinstance(action, CreateWorker)] == wanted
+
+
+@pytest.mark.parametrize("larger", [{"gpus": 4}, {"cpus": 16}, {"memory_mib": 8192}])
+def test_a_worker_from_before_its_set_was_enlarged_does_not_hold_larger_jobs(larger: dict[str, int]) -> None:
+    made = world(workers=1)
+    made.spec = slurm_spec(replace(made.spec.node_sets[0], **larger))  # type: ignore[arg-type]
+    made.queue = [pending(1, gpus=2)]
+    assert created(made) == 0
+    made.queue = [pending(1, **larger)]
+    assert created(made) == 1
 
 
 NAMED: list[tuple[Any, set[str]]] = [
