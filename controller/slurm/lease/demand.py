@@ -10,7 +10,7 @@ that the tenant's other pods need.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,6 +24,7 @@ HELPED: Final = frozenset(
 )
 STUCK: Final = timedelta(seconds=45)
 _MOST_PIECES: Final = 4096
+_MOST_VISITS: Final = 400_000  # workers that are looked at for all jobs of a cluster: some 0.2 s
 
 
 @dataclass(slots=True)
@@ -122,11 +123,13 @@ def demand(
 ) -> Demand:
     """Place the waiting jobs; `room` is how many more workers each NodeSet may get, `free` the quota that is left."""
     sets, workers = {node_set.name: node_set for node_set in node_sets}, tuple(workers)
-    room, bins = dict(room), [bin_ for bin_ in (_free(view, worker, sets) for worker in workers) if bin_ is not None]
+    bins = [bin_ for bin_ in (_free(view, worker, sets) for worker in workers) if bin_ is not None]
     gpus = _Gpus(free, any_waits=any(not worker.host_node for worker in workers))
     if view.jobs is None:
         # There are too many jobs to read: that many can use every possible worker.
-        return _everything(sets, view, room, gpus, bins)
+        return _everything(sets, view, dict(room), gpus, bins)
+    by_set = {name: [bin_ for bin_ in bins if bin_.node_set == name] for name in sets}
+    places = _Places(by_set, dict(room), gpus, _MOST_VISITS)
     named: set[str] = set()
     for job in sorted(view.jobs, key=lambda job: (-job.priority, job.job_id)):
         if not _wants(job, now, settle):
@@ -134,68 +137,108 @@ def demand(
         # Without a worker that it names a job could never start.
         named |= job.required
         for node_set in _candidates(job, sets):
-            laid = 0
-            for _ in range(min(job.copies, _MOST_PIECES)):
-                if not _lay(job, list(_pieces(job, node_set, now)), node_set, bins, room, gpus):
-                    break
-                laid += 1
-            if laid == job.copies:
+            if _copies_laid(places, job, node_set, now) == job.copies:
                 break
-    new = [bin_ for bin_ in bins if not bin_.name]
     return Demand(
-        more={name: sum(bin_.node_set == name for bin_ in new) for name in sets},
-        needed=frozenset(bin_.name for bin_ in bins if bin_.name and (bin_.name in named or not bin_.untouched)),
+        more={name: sum(not bin_.name for bin_ in places.bins[name]) for name in sets},
+        needed=frozenset(bin_.name for bin_ in bins if bin_.name in named or not bin_.untouched or places.visits <= 0),
     )
 
 
-def _lay(
-    job: SlurmJob, pieces: list[_Piece], node_set: NodeSetSpec, bins: list[_Bin], room: dict[str, int], gpus: _Gpus
-) -> bool:
-    """Place one copy of a job on distinct workers; nothing is changed if it does not fit.
+def _copies_laid(places: "_Places", job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> int:
+    """Place the copies of a job on a NodeSet until one does not fit; returns how many did."""
+    parts = _parts(job, node_set, now)
+    if parts is None:
+        return 0
+    laid = 0
+    while laid < min(job.copies, _MOST_PIECES) and places.lay(job, node_set, *parts):
+        laid += 1
+    return laid
 
-    A job that names workers waits for those: no other worker can take their place.
+
+@dataclass(slots=True)
+class _Places:
+    """Where jobs may be placed: the workers of each NodeSet, how many more it may get, and the quota for these.
+
+    All of it only becomes less, so a part that a worker could not hold, it never can. Only so many workers are looked at in one
+    reconcile, because a tenant decides how many jobs and pods there are: all tenants wait meanwhile. Beyond that no job is
+    placed, and no worker is given back.
     """
-    if not pieces or len(pieces) > _MOST_PIECES:
-        return False
-    chosen: list[_Bin] = []
-    mine = [bin_ for bin_ in bins if bin_.node_set == node_set.name and bin_.name not in job.excluded]
-    named = [bin_ for bin_ in mine if bin_.name in job.required]
-    for piece in pieces:
-        pool = named if len(chosen) < len(named) else mine
-        place = next((bin_ for bin_ in pool if bin_.holds(piece) and not any(bin_ is other for other in chosen)), None)
-        if place is None:
-            break
-        chosen.append(place)
-    if len(chosen) < len(job.required):
-        return False
-    missing = len(pieces) - len(chosen)
-    fresh = _new(node_set)
-    if missing and not all(fresh.holds(piece) for piece in pieces[len(chosen) :]):
-        return False
-    if missing > room.get(node_set.name, 0) or (missing and not gpus.gives(node_set, missing)):
-        return False
-    made = [_new(node_set) for _ in range(missing)]
-    bins += made
-    room[node_set.name] = room.get(node_set.name, 0) - missing
-    gpus.take(node_set, missing)
-    for place, piece in zip([*chosen, *made], pieces, strict=True):
-        place.take(piece)
-    return True
+
+    bins: dict[str, list[_Bin]]
+    room: dict[str, int]
+    gpus: _Gpus
+    visits: int
+    # NodeSet and part -> the first worker that may still hold it.
+    starts: dict[tuple[str, _Piece], int] = field(default_factory=dict)
+    # What did not fit, of jobs that name no workers.
+    refused: set[tuple[str, _Piece, int]] = field(default_factory=set)
+
+    def lay(self, job: SlurmJob, node_set: NodeSetSpec, piece: _Piece, count: int) -> bool:
+        """Place one copy of a job, of equal parts, on distinct workers; nothing is changed if it does not fit."""
+        names_workers = bool(job.required or job.excluded)
+        key = (node_set.name, piece, count)
+        if self.visits <= 0 or (not names_workers and key in self.refused):
+            return False
+        found = self._named(job, node_set, piece, count) if names_workers else self._first(node_set, piece, count)
+        laid = found is not None and self._fill(found, node_set, piece, count)
+        if not laid and not names_workers:
+            self.refused.add(key)
+        return laid
+
+    def _first(self, node_set: NodeSetSpec, piece: _Piece, count: int) -> list[_Bin]:
+        """The first workers that hold a part, at most `count`."""
+        mine, start = self.bins[node_set.name], self.starts.get((node_set.name, piece), 0)
+        found: list[_Bin] = []
+        for index in range(start, len(mine)):
+            self.visits -= 1
+            if mine[index].holds(piece):
+                start = start if found else index
+                found.append(mine[index])
+                if len(found) == count:
+                    break
+        self.starts[node_set.name, piece] = start if found else len(mine)
+        return found
+
+    def _named(self, job: SlurmJob, node_set: NodeSetSpec, piece: _Piece, count: int) -> list[_Bin] | None:
+        """The same for a job that names workers; None if it has to wait for one of those: no other can take its place."""
+        mine = [bin_ for bin_ in self.bins[node_set.name] if bin_.name not in job.excluded]
+        self.visits -= len(self.bins[node_set.name])
+        must = [bin_ for bin_ in mine if bin_.name in job.required and bin_.holds(piece)]
+        if len(must) < len(job.required) or len(must) > count:
+            return None
+        others = [bin_ for bin_ in mine if bin_.name not in job.required and bin_.holds(piece)]
+        return [*must, *others][:count]
+
+    def _fill(self, found: list[_Bin], node_set: NodeSetSpec, piece: _Piece, count: int) -> bool:
+        """Put the parts on these workers and, for the rest, on new ones."""
+        missing = count - len(found)
+        if missing and not _new(node_set).holds(piece):
+            return False
+        if missing > self.room.get(node_set.name, 0) or (missing and not self.gpus.gives(node_set, missing)):
+            return False
+        made = [_new(node_set) for _ in range(missing)]
+        self.bins[node_set.name] += made
+        self.room[node_set.name] = self.room.get(node_set.name, 0) - missing
+        self.gpus.take(node_set, missing)
+        for place in (*found, *made):
+            place.take(piece)
+        return True
 
 
-def _pieces(job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> Iterator[_Piece]:
-    """A job in equal parts, on as few nodes as it requests and fits on."""
+def _parts(job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> tuple[_Piece, int] | None:
+    """A job in equal parts, and their number: as few nodes as it requests and fits on. None if it fits on none."""
     count = job.node_count
     for wanted, there in ((job.gpus, node_set.gpus), (job.cpus, node_set.cpus), (job.memory_mib, node_set.memory_mib)):
         if wanted and not there:
-            return
+            return None
         count = max(count, _over(wanted, there) if there else 1)
+    if count > _MOST_PIECES:
+        return None
     # Slurm does not show all requests of a job, such as exclusive use of a node. If Slurm has not started a job next to others
     # for this long, it will not start it there.
     stuck = job.submitted is not None and now - job.submitted >= STUCK
-    piece = _Piece(_over(job.gpus, count), _over(job.cpus, count), _over(job.memory_mib, count), job.exclusive, stuck)
-    for _ in range(min(count, _MOST_PIECES + 1)):
-        yield piece
+    return _Piece(_over(job.gpus, count), _over(job.cpus, count), _over(job.memory_mib, count), job.exclusive, stuck), count
 
 
 def _over(wanted: int, size: int) -> int:
@@ -213,7 +256,7 @@ def _wants(job: SlurmJob, now: datetime, settle: timedelta) -> bool:
 
 
 def _candidates(job: SlurmJob, sets: Mapping[str, NodeSetSpec]) -> Iterator[NodeSetSpec]:
-    for name in job.partitions:
+    for name in dict.fromkeys(job.partitions):
         node_set = sets.get(name)
         has_gpus = node_set is not None and job.gpu_types <= {node_set.gpu_type.lower()}
         if node_set is not None and has_gpus and node_set.partition.enabled and _has(node_set, job.features):

@@ -6,6 +6,7 @@ The reason is the only record of a release, from which the next reconcile contin
 ignored.
 """
 
+import functools
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
@@ -48,6 +49,7 @@ def is_taken(reason: str) -> bool:
     return reason.startswith(GIVING) and TAKEN in reason.split(", ")
 
 
+@functools.lru_cache(maxsize=2048)
 def signalled_in(reason: str) -> frozenset[int]:
     """The jobs that were sent their signal since the drain."""
     if not reason.startswith(GIVING):
