@@ -45,14 +45,13 @@ class Seen:
     nodes: tuple[Obj, ...] = ()
     view: SlurmView | None = None
     trouble: str = ""
+    # The workers' pods, read once: a tenant decides how many pods and NodeSets there are.
+    workers: tuple[Worker, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def workers(self) -> tuple[Worker, ...]:
-        """The workers' pods."""
+    def __post_init__(self) -> None:
         found = (worker_of(pod) for pod in self.pods)
-        return tuple(
-            sorted((worker for worker in found if worker is not None), key=lambda worker: (worker.node_set, worker.ordinal))
-        )
+        workers = sorted((worker for worker in found if worker), key=lambda worker: (worker.node_set, worker.ordinal))
+        object.__setattr__(self, "workers", tuple(workers))
 
     @property
     def targets(self) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Writes Slurm's own view into the plane, where it differs: conditions of the workers' pods, and the status of NodeSets."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from bulkhead.api.objects import Obj
@@ -9,7 +10,7 @@ from bulkhead.kube.client import STRATEGIC_PATCH
 from bulkhead.kube.errors import Conflict, NotFound
 from controller.inside.calls import Plane
 from controller.slurm.decide import status
-from controller.slurm.lease.fleet import worker_of
+from controller.slurm.lease.fleet import Worker, worker_of
 from controller.slurm.objects.nodesets import selector
 from controller.slurm.observe import NODE_SETS, Seen
 from controller.slurm.spec import NAMESPACE
@@ -20,8 +21,11 @@ async def report(plane: Plane, seen: Seen, digests: Mapping[str, str], now: date
     if seen.view is not None:
         for pod in seen.pods:
             await _report_pod(plane, seen, pod, now)
+    workers: defaultdict[str, list[Worker]] = defaultdict(list)
+    for worker in seen.workers:
+        workers[worker.node_set].append(worker)
     for name in seen.node_sets:
-        await _report_node_set(plane, seen, name, digest=digests.get(name, ""), now=now)
+        await _report_node_set(plane, seen, name, workers[name], digest=digests.get(name, ""), now=now)
 
 
 async def _report_pod(plane: Plane, seen: Seen, pod: Obj, now: datetime) -> None:
@@ -40,15 +44,17 @@ async def _report_pod(plane: Plane, seen: Seen, pod: Obj, now: datetime) -> None
         return
 
 
-async def _report_node_set(plane: Plane, seen: Seen, name: str, *, digest: str, now: datetime) -> None:
+async def _report_node_set(
+    plane: Plane, seen: Seen, name: str, workers: Sequence[Worker], *, digest: str, now: datetime
+) -> None:
     obj = seen.node_sets[name]
     before = obj.get("status") or {}
     wanted = status.node_set_status(
-        name, seen.workers, seen.view, wanted=int((obj.get("spec") or {}).get("replicas") or 0), digest=digest
+        name, workers, seen.view, wanted=int((obj.get("spec") or {}).get("replicas") or 0), digest=digest
     )
     wanted |= {"selector": selector(name), "observedGeneration": int(obj["metadata"].get("generation") or 0)}
     conditions = before.get("conditions") or []
-    updated = status.waiting_condition(name, seen.workers, conditions, now)
+    updated = status.waiting_condition(name, workers, conditions, now)
     if updated != conditions:
         wanted["conditions"] = updated
     if all(before.get(key) == value for key, value in wanted.items()):

@@ -85,12 +85,20 @@ class Fleet:
     promised: Mapping[str, datetime] = field(default_factory=dict)
     # Names of the node records that Slurm had when it answered last.
     recorded: frozenset[str] = frozenset()
+    _live: Mapping[str, list[Worker]] = field(init=False, repr=False, compare=False)
     # NodeSet -> since when it has had more workers than an admin allows.
     over_since: Mapping[str, datetime] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        live: dict[str, list[Worker]] = {}
+        for worker in self.workers:
+            if worker.live:
+                live.setdefault(worker.node_set, []).append(worker)
+        object.__setattr__(self, "_live", live)
+
     def of(self, node_set: str) -> tuple[Worker, ...]:
         """The live workers of a NodeSet."""
-        return tuple(worker for worker in self.workers if worker.node_set == node_set and worker.live)
+        return tuple(self._live.get(node_set, ()))
 
 
 def vouched(workers: Iterable[Worker], most: Mapping[str, int], before: frozenset[str]) -> frozenset[str]:
