@@ -25,6 +25,7 @@ from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide import status
 from controller.slurm.decide.status import Found
 from controller.slurm.lease.fleet import Free
+from controller.slurm.spec import LeaseSpec
 
 _log = logging.getLogger(__name__)
 RECONCILE_PERIOD_SECONDS = 3.0
@@ -89,6 +90,11 @@ class SlurmLoops:
         entry = self._entries.get(tenant)
         if entry is not None:
             entry.woken.set()
+
+    def lease(self, tenant: str) -> LeaseSpec:
+        """How patient a tenant's cluster is with workers that have to go, as ordered last; the usual if it has no task."""
+        entry = self._entries.get(tenant)
+        return entry.order.spec.lease if entry is not None else LeaseSpec()
 
     def runs(self, tenant: str) -> bool:
         """Whether a tenant has a task."""

@@ -71,7 +71,9 @@ class Ordering:
         if secret is None or is_off(secret):
             await self._loops.forget(plane.tenant)
             return None
-        nothing = SlurmSpec(tenant=plane.tenant, cluster_name=plane.tenant, version="", images=_NO_IMAGES)
+        # Its jobs have the grace period that the Tenant gave and its class allowed.
+        lease = self._loops.lease(plane.tenant)
+        nothing = SlurmSpec(tenant=plane.tenant, cluster_name=plane.tenant, version="", images=_NO_IMAGES, lease=lease)
         found = self._loops.order(plane.tenant, Order(nothing, self._keys.of(secret), on=False))
         if not self._loops.removed(plane.tenant):
             return Ordered(wanted=False, found=found)

@@ -16,11 +16,11 @@ from controller.slurm.decide.status import Found
 from controller.slurm.keystore import OFF, REVOKE, ROTATE, SPREAD, KeyStore
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
-from controller.slurm.spec import SlurmSpec, UserSpec
+from controller.slurm.spec import LeaseSpec, SlurmSpec, UserSpec
 from controller.slurm.spec.keys import from_data, waiting
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
-from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
+from tests.controller.slurm_runtime.world import LEASE, START, node_set, slurm_spec
 from tests.kit.fakeclock import FakeClock
 from tests.kit.tenantsamples import plane_spec, tenant
 
@@ -77,6 +77,9 @@ class Loops:
     def order(self, _: str, order: Order) -> Found | None:
         self.ordered = order
         return None
+
+    def lease(self, _: str) -> LeaseSpec:
+        return self.ordered.spec.lease if self.ordered is not None else LeaseSpec()
 
     def removed(self, _: str) -> bool:
         return self.gone
@@ -219,6 +222,7 @@ async def test_switched_off_it_is_taken_down_once_and_keeps_its_keys(bed: Bed) -
     assert bed.loops.ordered is not None
     assert not bed.loops.ordered.on
     assert bed.loops.ordered.spec.node_sets == ()
+    assert bed.loops.ordered.spec.lease == LEASE
     bed.loops.gone = True
     assert await bed.order(on=False) is None
     assert OFF in (bed.host.secret or {})["metadata"]["annotations"]
