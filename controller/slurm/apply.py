@@ -10,6 +10,7 @@ reported (`kept`), and the other objects are still applied (`volumes`).
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable
 
 from bulkhead.api.objects import Obj
@@ -57,6 +58,10 @@ class Applier:
     def kept(self) -> str:
         """Which objects differ from the spec and cannot be changed, as a message; empty if there are none."""
         return "; ".join(text for _, text in sorted(self._kept.items()))
+
+    def has_applied(self, obj: Obj) -> bool:
+        """Whether this object, as it is, was the last that was applied under its name."""
+        return self._memory.recent(obj, -math.inf)
 
     async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Apply the objects that are due; the first error is raised once the others of its group are applied."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError, ProtocolError
 from bulkhead.work.clock import Clock
 from controller.inside.calls import Plane
@@ -36,7 +37,7 @@ from controller.slurm.objects.render import daemons, render
 from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import Seen, cordoned, node_sets, observe, units
 from controller.slurm.report import report
-from controller.slurm.spec import SlurmSpec
+from controller.slurm.spec import KEYS, SlurmSpec
 from controller.slurm.spec.keys import SlurmKeys
 
 _log = logging.getLogger(__name__)
@@ -81,6 +82,8 @@ class Cluster:
         # Units of the network that Slurm's files have ever had; None: not read yet.
         self._units: frozenset[str] | None = None
         self.removed = False
+        # Key of auth/slurm -> since when it has been in the plane.
+        self.spread: Mapping[str, datetime] = {}
 
     async def reconcile(self, plane: Plane, order: Order) -> Found:
         """Go through every stage once; raises KubeError if the plane does not answer."""
@@ -90,7 +93,9 @@ class Cluster:
         applied = _Applied({})
         if order.on:
             self.removed = False
-            applied = await self._apply(plane, render(spec, order.keys, order.trusted))
+            objects = render(spec, order.keys, order.trusted)
+            applied = await self._apply(plane, objects)
+            self._note_keys(order.keys, objects)
             seen = await _with_new_node_sets(plane, spec, seen)
         now = self._clock.now()
         fleet = self._fleet(spec, seen, now)
@@ -155,6 +160,12 @@ class Cluster:
             _log.warning("objects not applied: %s", error, extra={"tenant": self._tenant})
             return _Applied(wanted, f"the plane refuses an object of the cluster: {error}")
         return _Applied(wanted)
+
+    def _note_keys(self, keys: SlurmKeys, objects: tuple[Obj, ...]) -> None:
+        """Remember since when the plane has had each key with which daemons verify."""
+        secret = next(obj for obj in objects if obj["kind"] == kinds.SECRETS.kind and obj["metadata"]["name"] == KEYS)
+        if self._applier.has_applied(secret):
+            self.spread = {key.kid: self.spread.get(key.kid, self._clock.now()) for key in keys.auth}
 
     def _fleet(self, spec: SlurmSpec, seen: Seen, now: datetime) -> Fleet:
         """The input of the lease, in addition to Slurm's own view."""

@@ -46,10 +46,13 @@ class KeyStore:
         self._client = client
         self._clock = clock
 
-    async def current(self, plane: PlaneSpec, tenant: Obj, secret: Obj | None) -> SlurmKeys:
-        """The keys to use now, after the next step of the rotation or revocation that the Tenant's annotations request."""
+    async def current(self, plane: PlaneSpec, tenant: Obj, secret: Obj | None, spread: Mapping[str, datetime]) -> SlurmKeys:
+        """The keys to use now, after the next step of the rotation or revocation that the Tenant's annotations request.
+
+        `spread` says since when the plane has had each key: none signs before every daemon can verify with it.
+        """
         kept, keys = await self._kept(plane, secret)
-        return await self._rotate(plane, tenant, kept, keys)
+        return await self._rotate(plane, tenant, kept, keys, spread)
 
     def of(self, secret: Obj) -> SlurmKeys:
         """The keys of a cluster that is being removed: if they cannot be used, fresh ones that nothing else knows."""
@@ -85,7 +88,9 @@ class KeyStore:
             found = await self._client.get(kinds.SECRETS, KEYS, plane.namespace)
             return found, from_data(found.get("data") or {})
 
-    async def _rotate(self, plane: PlaneSpec, tenant: Obj, secret: Obj, keys: SlurmKeys) -> SlurmKeys:
+    async def _rotate(
+        self, plane: PlaneSpec, tenant: Obj, secret: Obj, keys: SlurmKeys, spread: Mapping[str, datetime]
+    ) -> SlurmKeys:
         now, annotations = self._clock.now(), _annotations(secret)
         asked = (_annotations(tenant).get(ROTATE) or "")[:REQUEST_CHARACTERS]
         revoke = (_annotations(tenant).get(REVOKE) or "")[:REQUEST_CHARACTERS]
@@ -94,9 +99,14 @@ class KeyStore:
             _log.info("all tokens are revoked", extra={"tenant": plane.tenant})
             await self._write(plane, keys, {REVOKED: revoke})
             return keys
-        if waiting(keys) is not None:
+        fresh = waiting(keys)
+        if fresh is not None:
             since = _moment(annotations.get(STAGED_AT)) or now
             if now - since < SPREAD and STAGED_AT in annotations:
+                return keys
+            known = spread.get(fresh.kid)
+            if known is None or now - known < SPREAD:
+                # The plane was away, or this process has just begun.
                 return keys
             keys = promoted(keys, now=int(now.timestamp()), overlap=int(OVERLAP.total_seconds()))
             _log.info("the staged key signs from now on", extra={"tenant": plane.tenant})

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
 from bulkhead.work.backoff import Backoff
@@ -95,6 +96,11 @@ class SlurmLoops:
         """How patient a tenant's cluster is with workers that have to go, as ordered last; the usual if it has no task."""
         entry = self._entries.get(tenant)
         return entry.order.spec.lease if entry is not None else LeaseSpec()
+
+    def spread(self, tenant: str) -> Mapping[str, datetime]:
+        """Since when a tenant's plane has had each key of its cluster, as far as this process has put it there."""
+        entry = self._entries.get(tenant)
+        return entry.cluster.spread if entry is not None else {}
 
     def runs(self, tenant: str) -> bool:
         """Whether a tenant has a task."""

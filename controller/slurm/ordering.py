@@ -44,7 +44,7 @@ class Ordering:
         secret = secrets_there.get(KEYS)
         if spec is None:
             return await self._switched_off(plane, secret)
-        keys = await self._keys.current(plane, tenant, secret)
+        keys = await self._keys.current(plane, tenant, secret, self._loops.spread(plane.tenant))
         found = self._loops.order(plane.tenant, Order(spec, keys, trusted=await self._certificates(plane, tenant, spec)))
         return Ordered(wanted=True, found=found, spec=spec)
 

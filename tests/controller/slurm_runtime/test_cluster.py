@@ -1,11 +1,16 @@
 """One tenant's cluster on a plane and a slurmrestd that are not real: its objects, and what is reported of it."""
 
-from controller.slurm.cluster import Cluster
+from typing import cast
+
+from controller.inside.calls import Plane
+from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide.status import verdict
+from controller.slurm.keygen import make_auth_key
 from controller.slurm.spec import TopologySpec
-from tests.controller.slurm_runtime.bed import Bed
+from controller.slurm.spec.keys import staged
+from tests.controller.slurm_runtime.bed import KEYS, Bed
 from tests.controller.slurm_runtime.slurmrestd import node
-from tests.controller.slurm_runtime.world import node_set
+from tests.controller.slurm_runtime.world import node_set, slurm_spec
 
 
 async def test_a_cluster_at_rest_costs_no_write(bed: Bed) -> None:
@@ -18,6 +23,19 @@ async def test_a_cluster_at_rest_costs_no_write(bed: Bed) -> None:
         await bed.reconcile(node_set(minimum=1, maximum=1))
     assert bed.plane.writes == []
     assert {method for method, _, _ in bed.fake.calls} == {"GET"}
+
+
+async def test_it_is_known_since_when_the_plane_has_had_a_key(bed: Bed) -> None:
+    await bed.reconcile(node_set())
+    began = bed.clock.now()
+    bed.clock.advance(200)
+    await bed.reconcile(node_set())
+    had = dict.fromkeys((key.kid for key in KEYS.auth), began)
+    assert bed.cluster.spread == had
+    fresh = staged(KEYS, make_auth_key())
+    order = Order(slurm_spec(node_set()), fresh)
+    await bed.cluster.reconcile(cast(Plane, bed.plane), order)
+    assert bed.cluster.spread == had | {fresh.auth[1].kid: bed.clock.now()}
 
 
 async def test_what_a_tenant_deletes_is_there_again_within_the_resync(bed: Bed) -> None:

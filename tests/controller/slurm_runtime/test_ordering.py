@@ -1,7 +1,7 @@
 """Orders: keys made once and kept, their rotation in two halves, revoked tokens, and a cluster that is switched off."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -69,14 +69,22 @@ class Host:
 class Loops:
     """What was ordered last."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.applies = True
+        self.since: dict[str, datetime] = {}
         self.ordered: Order | None = None
         self.forgotten: list[str] = []
         self.gone = False
 
     def order(self, _: str, order: Order) -> Found | None:
         self.ordered = order
+        for key in order.keys.auth if self.applies else ():
+            self.since.setdefault(key.kid, self._clock.now())
         return None
+
+    def spread(self, _: str) -> dict[str, datetime]:
+        return self.since
 
     def lease(self, _: str) -> LeaseSpec:
         return self.ordered.spec.lease if self.ordered is not None else LeaseSpec()
@@ -106,7 +114,8 @@ class OpenDesks:
 
 class Bed:
     def __init__(self) -> None:
-        self.host, self.loops, self.clock, self.desks = Host(), Loops(), FakeClock(START), OpenDesks()
+        self.host, self.clock, self.desks = Host(), FakeClock(START), OpenDesks()
+        self.loops = Loops(self.clock)
         client = cast(Client, self.host)
         authorities = Authorities(client, self.clock)
         self.ordering = Ordering(
@@ -179,6 +188,25 @@ async def test_a_rotation_stages_then_promotes_then_drops(bed: Bed) -> None:
     bed.clock.advance(timedelta(hours=13).total_seconds())
     await bed.order(**asked)
     assert bed.keys.auth == (fresh,)
+
+
+async def test_a_key_that_no_daemon_has_yet_does_not_sign(bed: Bed) -> None:
+    """The plane does not answer while a rotation is requested."""
+    await bed.order()
+    old, asked = bed.keys.auth[0], {ROTATE: "one"}
+    bed.loops.applies = False
+    for _ in range(3):
+        await bed.order(**asked)
+        bed.clock.advance(10 * SPREAD.total_seconds())
+    assert bed.keys.auth[0] == old
+    bed.loops.applies = True
+    await bed.order(**asked)
+    bed.clock.advance(SPREAD.total_seconds() - 1)
+    await bed.order(**asked)
+    assert bed.keys.auth[0] == old
+    bed.clock.advance(1)
+    await bed.order(**asked)
+    assert bed.keys.auth[0] != old
 
 
 async def test_revoking_changes_the_key_of_tokens_and_nothing_else(bed: Bed) -> None:
