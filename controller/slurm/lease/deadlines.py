@@ -19,12 +19,21 @@ class Deadlines:
 
     # Slurm node -> the earliest deadline that it was ever given.
     promised: Mapping[str, datetime] = field(default_factory=dict)
-    # NodeSet -> since when it has had more workers than an admin allows.
+    # NodeSet -> since when it has had more workers than an admin allows, and what was allowed.
     over_since: Mapping[str, datetime] = field(default_factory=dict)
+    allowed: Mapping[str, int] = field(default_factory=dict)
 
-    def since(self, exceeding: Iterable[str], now: datetime) -> "Deadlines":
-        """The deadlines, updated with the NodeSets that have too many workers now."""
-        return replace(self, over_since={name: self.over_since.get(name, now) for name in exceeding})
+    def since(self, exceeding: Mapping[str, int], now: datetime) -> "Deadlines":
+        """The deadlines, updated with the NodeSets that have too many workers now, and what is allowed.
+
+        Where an admin allows still fewer, the time begins again: the jobs of workers that have to go only now have all of their
+        grace period, and the others were promised their deadline already.
+        """
+        began = {
+            name: now if name not in self.over_since or most < self.allowed.get(name, most) else self.over_since[name]
+            for name, most in exceeding.items()
+        }
+        return replace(self, over_since=began, allowed=dict(exceeding))
 
     def after(self, actions: Iterable[Action], view: SlurmView | None, workers: Iterable[Worker]) -> "Deadlines":
         """The deadlines, updated with those of the actions; without workers that stay, as far as Slurm reports."""

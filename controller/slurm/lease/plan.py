@@ -337,9 +337,11 @@ def _clamp(value: int, lowest: int, highest: int) -> int:
     return max(lowest, min(value, highest))
 
 
-def over(spec: SlurmSpec, fleet: Fleet) -> frozenset[str]:
-    """The NodeSets with more workers than an admin allows now: their release has a deadline that no tenant can move."""
+def over(spec: SlurmSpec, fleet: Fleet) -> dict[str, int]:
+    """The NodeSets with more workers than an admin allows now, each with what is allowed.
+
+    Their release has a deadline that no tenant can move.
+    """
     bounds: Mapping[str, int] = {node_set.name: node_set.maximum for node_set in spec.node_sets}
-    return frozenset(
-        name for name in {worker.node_set for worker in fleet.workers} if len(fleet.of(name)) > bounds.get(name, 0)
-    )
+    names = {worker.node_set for worker in fleet.workers}
+    return {name: most for name in names if len(fleet.of(name)) > (most := bounds.get(name, 0))}
