@@ -156,3 +156,35 @@ def test_a_home_that_every_user_may_change_is_refused(
     else:
         assert (done.returncode, done.stdout) == (78, "")
         assert says in done.stderr
+
+
+# What slurmctld answers, one call of scontrol after the other: the first while it restarts.
+ANSWERS = """cat > /stubs/timeout << 'END'
+#!/bin/sh
+[ "$2" = scontrol ] || exit 0
+printf '%s\\n' "$3 $6" >> /tmp/asked
+case "$(wc -l < /tmp/asked)" in
+    1) echo 'slurm_load_node error: Unable to contact slurm controller (connect failure)' >&2; exit 1 ;;
+    2 | 4) echo 'NodeName=w State=MIXED+DRAIN ThreadsPerCore=1 Reason=fan broken [root@2026-06-01T12:00:00] Comment=x' ;;
+    3) exit 124 ;;
+esac
+END
+"""
+
+
+def test_a_worker_that_restarts_together_with_slurmctld_gives_up_its_jobs_all_the_same(start: Start) -> None:
+    """Otherwise they count as running for ever, and hold the worker."""
+    done = start("slurmd", "cut -d' ' -f1 /tmp/asked; tail -n1 /tmp/asked", ANSWERS)
+    assert done.stdout.splitlines() == ["-o", "-o", "update", "-o", "update", "update reason=fan broken"], done.stderr
+
+
+def test_a_worker_that_slurmctld_does_not_know_is_asked_about_once(start: Start) -> None:
+    unknown = """cat > /stubs/timeout << 'END'
+#!/bin/sh
+[ "$2" = scontrol ] || exit 0
+echo asked >> /tmp/asked
+echo "Node w not found"
+exit 1
+END
+"""
+    assert start("slurmd", "cat /tmp/asked", unknown).stdout == "asked\n"
