@@ -54,6 +54,15 @@ _OLD_STORAGE_CLASS = (
     "(has(oldSelf.controlPlane) && has(oldSelf.controlPlane.storage) && has(oldSelf.controlPlane.storage.className) "
     "? oldSelf.controlPlane.storage.className : '')"
 )
+_HAS_SLURM = (
+    "has(self.spec.scheduling) && (has(self.spec.scheduling.slurm) || "
+    "(has(self.spec.scheduling.mode) && self.spec.scheduling.mode == 'Slurm'))"
+)
+_CLUSTER_NAME = (
+    "(has(self.spec.scheduling) && has(self.spec.scheduling.slurm) && has(self.spec.scheduling.slurm.clusterName) "
+    "? self.spec.scheduling.slurm.clusterName : self.metadata.name)"
+)
+_OLD_CLUSTER_NAME = _CLUSTER_NAME.replace("self.", "oldSelf.")
 _SAME_STORAGE_CLASS = f"{_OLD_STORAGE_CLASS.replace('oldSelf', 'self')} == {_OLD_STORAGE_CLASS}"
 
 
@@ -358,6 +367,13 @@ class Tenant(ApiModel):
                 "int(oldSelf.status.versions.kubernetes.split('.')[1])",
                 "message": "the minor version cannot go back: etcd holds what the newer one wrote",
                 "fieldPath": ".spec.kubernetesVersion",
+            },
+            # By default it is the tenant's: giving a name later, or taking it away, changes it as well.
+            {
+                "rule": "!has(oldSelf.status) || !has(oldSelf.status.slurm) || !has(oldSelf.status.slurm.clusterName) || "
+                f"!({_HAS_SLURM}) || {_CLUSTER_NAME} in [oldSelf.status.slurm.clusterName, {_OLD_CLUSTER_NAME}]",
+                "message": "the cluster's name cannot change: its state and its accounts contain it",
+                "fieldPath": ".spec.scheduling",
             },
             {
                 "rule": "!has(self.spec.adopt) || !has(oldSelf.status) || !has(oldSelf.status.planeIdentity) || "
