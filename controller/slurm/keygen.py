@@ -20,6 +20,7 @@ def make_keys() -> SlurmKeys:
         database_password=secrets.token_hex(24),
         ssh_host_key=host.private,
         ssh_host_key_public=f"{host.public} slurm-login\n",
+        password_mark=secrets.token_hex(8),
     )
 
 

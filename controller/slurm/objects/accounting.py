@@ -41,9 +41,12 @@ def services() -> list[Obj]:
     ]
 
 
-def stateful_sets(spec: SlurmSpec, accounting: AccountingSpec, config: str) -> list[Obj]:
-    """StatefulSets `mariadb` and `slurmdbd`; `config` is a digest of what slurmdbd reads at its start."""
-    return [_mariadb(spec, accounting), _slurmdbd(spec, accounting, config)]
+def stateful_sets(spec: SlurmSpec, accounting: AccountingSpec, config: str, password_mark: str) -> list[Obj]:
+    """StatefulSets `mariadb` and `slurmdbd`; `config` is a digest of what slurmdbd reads at its start.
+
+    `password_mark` is another text for another password, which MariaDB takes over at its start.
+    """
+    return [_mariadb(spec, accounting, password_mark), _slurmdbd(spec, accounting, config)]
 
 
 def _slurmdbd(spec: SlurmSpec, accounting: AccountingSpec, config: str) -> Obj:
@@ -68,7 +71,7 @@ def _slurmdbd(spec: SlurmSpec, accounting: AccountingSpec, config: str) -> Obj:
     )
 
 
-def _mariadb(spec: SlurmSpec, accounting: AccountingSpec) -> Obj:
+def _mariadb(spec: SlurmSpec, accounting: AccountingSpec, password_mark: str) -> Obj:
     made: Obj = {
         "name": MARIADB,
         "image": spec.images.mariadb,
@@ -89,7 +92,7 @@ def _mariadb(spec: SlurmSpec, accounting: AccountingSpec) -> Obj:
     return workload(
         "StatefulSet",
         MARIADB,
-        "",
+        password_mark,
         # Time to write its pages: a database that is killed recovers, but slowly.
         pod([made], [_file("password", PASSWORD)], terminationGracePeriodSeconds=60),
         serviceName=MARIADB,

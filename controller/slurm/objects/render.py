@@ -111,4 +111,4 @@ def _accounting(spec: SlurmSpec, keys: SlurmKeys) -> list[Obj]:
     if spec.accounting is None:
         return []
     _, _, files = accounting.secret(spec, keys)
-    return accounting.stateful_sets(spec, spec.accounting, digest(files[accounting.CONF].decode()))
+    return accounting.stateful_sets(spec, spec.accounting, digest(files[accounting.CONF].decode()), keys.password_mark)

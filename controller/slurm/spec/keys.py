@@ -18,6 +18,7 @@ SHORTEST_KEY_BYTES: Final = 32
 KEPT_KEYS: Final = 3  # the signing key and those that still verify
 
 _PASSWORD: Final = "database-password"  # noqa: S105 - the name of a field
+_PASSWORD_MARK: Final = "database-password-mark"  # noqa: S105 - the name of a field
 _SSH: Final = "ssh_host_ed25519_key"
 
 
@@ -43,6 +44,8 @@ class SlurmKeys:
     database_password: str
     ssh_host_key: str
     ssh_host_key_public: str
+    # Another one for each password of the database, which MariaDB reads only at its start; older clusters have none.
+    password_mark: str = ""
 
     def jwks(self) -> str:
         """The file slurm.jwks."""
@@ -88,6 +91,8 @@ def to_data(keys: SlurmKeys) -> dict[str, str]:
         _SSH: keys.ssh_host_key.encode(),
         f"{_SSH}.pub": keys.ssh_host_key_public.encode(),
     }
+    if keys.password_mark:
+        raw[_PASSWORD_MARK] = keys.password_mark.encode()
     return {name: base64.b64encode(value).decode() for name, value in raw.items()}
 
 
@@ -96,6 +101,7 @@ def from_data(data: Mapping[str, str]) -> SlurmKeys:
     try:
         names = (VOUCHING_KEY, TOKEN_KEY, _PASSWORD, _SSH, f"{_SSH}.pub")
         raw = {name: base64.b64decode(data[name], validate=True) for name in names}
+        mark = base64.b64decode(data.get(_PASSWORD_MARK) or "", validate=True).decode("ascii")
         entries = json.loads(raw[VOUCHING_KEY])["keys"]
         auth = tuple(_parsed(entry) for entry in sorted(entries, key=lambda entry: entry.get("use") != "default"))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -108,6 +114,7 @@ def from_data(data: Mapping[str, str]) -> SlurmKeys:
         database_password=raw[_PASSWORD].decode(),
         ssh_host_key=raw[_SSH].decode(),
         ssh_host_key_public=raw[f"{_SSH}.pub"].decode(),
+        password_mark=mark,
     )
 
 

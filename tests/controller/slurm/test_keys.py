@@ -105,6 +105,14 @@ def test_kept_keys_that_cannot_be_used_are_refused_without_being_told(broken: di
     assert "c2hvcnQ" not in str(caught.value)
 
 
+def test_the_mark_of_a_password_is_new_with_it_and_may_be_missing() -> None:
+    assert make_keys().password_mark != make_keys().password_mark != ""
+    kept = to_data(KEYS)
+    assert from_data(kept).password_mark == ""
+    with pytest.raises(BadKeysError):
+        from_data(kept | {"database-password-mark": "not base64"})
+
+
 def test_missing_keys_are_refused() -> None:
     data = to_data(KEYS)
     for name in data:

@@ -11,9 +11,10 @@ import pytest
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
+from controller.slurm.keygen import make_auth_key, make_jwt_key, make_keys
 from controller.slurm.objects import render, workers
 from controller.slurm.spec import NodeSetSpec, image
-from controller.slurm.spec.keys import AuthKey
+from controller.slurm.spec.keys import AuthKey, SlurmKeys, staged
 from tests.kit import goldens
 from tests.kit.slurmsamples import CASES, KEYS, slurm_spec
 
@@ -52,6 +53,21 @@ def pods(name: str) -> Iterator[Obj]:
             yield obj["spec"]["template"]["spec"]
         elif obj["kind"] == "Pod":
             yield obj["spec"]
+
+
+def test_a_new_password_restarts_the_database_and_what_uses_it() -> None:
+    """MariaDB sets the password of its user at its start, so slurmdbd alone would be refused."""
+
+    def templates(keys: SlurmKeys) -> dict[str, Obj]:
+        made = render.render(slurm_spec(CASES["everything"]), keys)
+        return {obj["metadata"]["name"]: obj["spec"]["template"] for obj in made if obj["kind"] == "StatefulSet"}
+
+    first = make_keys()
+    other = replace(make_keys(), ssh_host_key=first.ssh_host_key, ssh_host_key_public=first.ssh_host_key_public)
+    before, after = templates(first), templates(other)
+    assert {name for name in before if before[name] != after[name]} == {"mariadb", "slurmdbd"}
+    rotated = staged(first, make_auth_key())
+    assert templates(replace(rotated, jwt=make_jwt_key())) == before
 
 
 def test_a_clone_knows_all_secrets_and_settings_of_a_cluster() -> None:
