@@ -88,7 +88,7 @@ class Cluster:
     async def reconcile(self, plane: Plane, order: Order) -> Found:
         """Go through every stage once; raises KubeError if the plane does not answer."""
         rest = SlurmRest(plane, self._token_source(order.keys))
-        seen = await self._observe(plane, rest, order)
+        seen = await self._observe(plane, rest if order.spec.rest_api is not None else None, order)
         spec = self._complete(order, seen)
         applied = _Applied({})
         if order.on:
@@ -110,6 +110,7 @@ class Cluster:
             wanted=applied.wanted,
             pods=pods_of(seen.pods, applied.wanted),
             counts=counts(seen.view) if seen.view is not None else None,
+            unasked=spec.rest_api is None,
             trouble=applied.refused or seen.trouble or missing,
             refused=bool(applied.refused),
             resting=resting(seen.view, seen.workers, self._vouched) if seen.view is not None else frozenset(),
@@ -117,7 +118,7 @@ class Cluster:
             kept=self._applier.kept,
         )
 
-    async def _observe(self, plane: Plane, rest: SlurmRest, order: Order) -> Seen:
+    async def _observe(self, plane: Plane, rest: SlurmRest | None, order: Order) -> Seen:
         # NodeSets cannot be read before their definition is up to date.
         refused = await self._define(plane) if order.on else ""
         try:

@@ -144,7 +144,7 @@ class SlurmLoops:
                 await self._pause(entry, max(backoff.next(), self._rest(entry)))
                 continue
             backoff.reset()
-            entry.answered = entry.answered or found.counts is not None
+            entry.answered = entry.answered or found.counts is not None or found.unasked
             # A cluster that starts is reconciled more often: its user waits for it.
             await self._pause(entry, max(self._period if entry.answered else self._period / 3, self._rest(entry)))
 

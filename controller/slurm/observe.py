@@ -60,12 +60,12 @@ class Seen:
         return {name: int(count) for name, count in asked.items() if isinstance(count, int)}
 
 
-async def observe(plane: Plane, rest: SlurmRest) -> Seen:
-    """Read everything."""
+async def observe(plane: Plane, rest: SlurmRest | None) -> Seen:
+    """Read everything; without a REST API there is no view of Slurm."""
     pods = await _list(plane, kinds.PODS, NAMESPACE, shape=shapes.PODS, labelled=OURS, most=MOST_PODS)
     sets = await node_sets(plane)
     nodes = await _list(plane, kinds.NODES, shape=shapes.NODES, labelled=_PLATFORM, most=MOST_NODES)
-    view, trouble = await _view(rest)
+    view, trouble = await _view(rest) if rest is not None else (None, "")
     return Seen(pods, sets, nodes, view, trouble)
 
 

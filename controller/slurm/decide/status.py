@@ -21,6 +21,7 @@ from controller.verdict import Verdict, pod_trouble
 
 PREFIX: Final = "SlurmNodeState"
 READY: Final = "slurmctld answers, and every daemon of the cluster is ready"
+UNASKED: Final = "every daemon of the cluster is ready; its nodes and jobs are not known, because restApi is disabled"
 MISSING: Final = f"{PREFIX}Unknown"
 # Condition of a NodeSet: workers of it have no node yet, and why.
 WAITING: Final = "WorkersWait"
@@ -65,6 +66,8 @@ class Found:
     pods: DaemonPods = DaemonPods()
     # The Tenant's `status.slurm` without names; None: Slurm did not answer.
     counts: Mapping[str, Any] | None = None
+    # It was not asked, because the Tenant wants no REST API.
+    unasked: bool = False
     # Why there is no view, or why the objects could not be applied.
     trouble: str = ""
     refused: bool = False
@@ -101,14 +104,15 @@ def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     if found.refused or found.unread:
         return Verdict("False", Reason.SLURM_REFUSED if found.refused else Reason.PLANE_UNREADABLE, found.trouble)
     waiting = [name for name, count in sorted((found.wanted or {}).items()) if found.pods.running.get(name, 0) < count]
-    if found.counts is None:
+    if found.counts is None and not found.unasked:
         reason = Reason.SLURM_UNREACHABLE if was else Reason.WAITING_FOR_SLURM
         what = f"not ready: {', '.join(waiting)}" if waiting else found.trouble or "slurmctld does not answer yet"
         return Verdict("False", reason, what)
     if waiting or not found.applied:
         reason = Reason.RESTARTING if was else Reason.WAITING_FOR_SLURM
         return Verdict("False", reason, f"not ready: {', '.join(waiting)}" if waiting else found.trouble)
-    return Verdict("True", Reason.READY, "; ".join(words for words in (READY, found.waiting, found.kept) if words))
+    ready = UNASKED if found.unasked else READY
+    return Verdict("True", Reason.READY, "; ".join(words for words in (ready, found.waiting, found.kept) if words))
 
 
 def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart:

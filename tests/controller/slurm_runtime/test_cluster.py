@@ -2,12 +2,14 @@
 
 from typing import cast
 
+from bulkhead.api.conditions import Reason
 from controller.inside.calls import Plane
 from controller.slurm.cluster import Cluster, Order
-from controller.slurm.decide.status import verdict
+from controller.slurm.decide.status import UNASKED, verdict
 from controller.slurm.keygen import make_auth_key
 from controller.slurm.spec import TopologySpec
 from controller.slurm.spec.keys import staged
+from controller.verdict import Verdict
 from tests.controller.slurm_runtime.bed import KEYS, Bed
 from tests.controller.slurm_runtime.slurmrestd import node
 from tests.controller.slurm_runtime.world import node_set, slurm_spec
@@ -102,6 +104,18 @@ async def test_login_nodes_that_are_no_longer_asked_for_go(bed: Bed) -> None:
     await bed.reconcile(node_set())
     assert "login" in bed.plane.of("StatefulSet"), "asked for again a moment later"
     assert "slurmctld" in bed.plane.of("StatefulSet")
+
+
+async def test_a_cluster_without_a_rest_api_is_ready_when_its_daemons_are(bed: Bed) -> None:
+    fixed = node_set(minimum=1, maximum=1)
+    bed.plane.add_daemon("slurmctld", ready=False)
+    bed.plane.add_daemon("login")
+    condition = verdict(await bed.reconcile(fixed, rest_api=None), was=False)
+    assert (condition.status, condition.message) == ("False", "not ready: slurmctld")
+    bed.plane.add_daemon("slurmctld")
+    assert verdict(await bed.reconcile(fixed, rest_api=None), was=False) == Verdict("True", Reason.READY, UNASKED)
+    assert bed.workers() == ["gpu-0"]
+    assert bed.fake.calls == []
 
 
 async def test_the_condition_tells_the_story(bed: Bed) -> None:
