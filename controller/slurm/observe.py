@@ -92,7 +92,11 @@ def cordoned(nodes: Iterable[Obj]) -> dict[str, str]:
 
 async def node_sets(plane: Plane) -> dict[str, Obj]:
     """The NodeSets, the tenant's own among them."""
-    found = await _list(plane, NODE_SETS, NAMESPACE, shape=shapes.NODE_SETS, most=MOST_NODE_SETS)
+    try:
+        found = await _list(plane, NODE_SETS, NAMESPACE, shape=shapes.NODE_SETS, most=MOST_NODE_SETS)
+    except NotFound:
+        # Their definition is not there yet.
+        return {}
     return {str(obj["metadata"]["name"]): obj for obj in found}
 
 
@@ -105,11 +109,8 @@ async def _list(
     labelled: str | None = None,
     most: int,
 ) -> tuple[Obj, ...]:
-    try:
-        return await plane.list(resource, namespace, shape=shape, label_selector=labelled, most=most)
-    except NotFound:
-        # The CRD, or the namespace, is not there yet.
-        return ()
+    """The objects. Pods and nodes are always served: if they are not found, that does not mean that there are none."""
+    return await plane.list(resource, namespace, shape=shape, label_selector=labelled, most=most)
 
 
 async def _view(rest: SlurmRest) -> tuple[SlurmView | None, str]:

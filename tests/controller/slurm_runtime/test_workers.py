@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Resource
 from controller.slurm.decide.status import verdict
 from controller.slurm.observe import NODE_SETS
@@ -53,6 +55,27 @@ async def test_a_lowered_maximum_is_met_within_its_deadline_and_the_job_is_queue
         await bed.reconcile(node_set(minimum=1, maximum=1))
     assert bed.workers() == ["gpu-0"]
     assert list(bed.fake.nodes) == ["gpu-0"]
+
+
+async def test_pods_that_are_not_found_do_not_count_as_none(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a pod, a node's record is taken down and its jobs are ended."""
+    fixed = node_set(minimum=1, maximum=1)
+    for _ in range(2):
+        await bed.reconcile(fixed)
+        bed.register(*bed.workers())
+    bed.run(1, "gpu-0")
+    listed = bed.plane.list
+
+    async def missing(r: Resource, *args: Any, **more: Any) -> tuple[Obj, ...]:
+        if r is kinds.PODS:
+            raise NotFound(404, "NotFound", "the server could not find the requested resource")
+        return await listed(r, *args, **more)
+
+    monkeypatch.setattr(bed.plane, "list", missing)
+    with pytest.raises(NotFound):
+        await bed.reconcile(fixed)
+    assert bed.fake.nodes["gpu-0"]["state"] == ["ALLOCATED", "DYNAMIC_NORM"]
+    assert bed.fake.jobs[1]["job_state"] == ["RUNNING"]
 
 
 async def test_a_worker_that_goes_while_slurm_is_silent_does_not_come_back_before_its_record_is_gone(bed: Bed) -> None:
