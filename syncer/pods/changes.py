@@ -1,6 +1,6 @@
 """The changes that an existing host pod needs to match its virtual pod. Pure; `patches` sends them.
 
-node marks or pool changed, no node yet -> recreated
+node marks or pool changed, no node yet -> recreated; so for another node affinity, which a gated pod may get
 an ephemeral container refused          -> the rest all the same, and the generation is not noted
 anything else that differs              -> patches
 """
@@ -62,12 +62,14 @@ def _ephemeral_containers(virtual: Obj, host: Obj, view: TenantView) -> tuple[li
 
 
 def _is_outdated(desired: Obj, virtual: Obj, host: Obj) -> bool:
-    """Whether the tenant's marks on nodes, or its pool, have changed since the host pod was created, and it has no node yet.
+    """Whether the tenant's marks on nodes, its pool or its gated pod's node affinity changed, and the host pod has no node yet.
 
     A pod that something on the host holds with a finalizer is left alone: it would be seen as deleted by the host.
     """
     if placed_on(virtual) or placed_on(host) or host["metadata"].get("finalizers"):
         return False
+    if placement.asks_otherwise(virtual, host):
+        return True
     return placement.digest_of(desired) != placement.digest_of(host) or placement.in_another_pool(desired, host)
 
 

@@ -131,6 +131,8 @@ class PodCreation:
         unchanged = self._caches.view() is view and not diff.pod_patches(desired, made)
         # And `made` may be what an earlier create made, when the marks on nodes were others.
         unchanged = unchanged and placement.digest_of(desired) == placement.digest_of(made)
+        # So may the pod's own node affinity have been.
+        unchanged = unchanged and not placement.asks_otherwise(virtual, made)
         if unchanged and not (virtual.get("spec") or {}).get("ephemeralContainers"):
             self._unchanged.note_patched(virtual, made)
 

@@ -3,6 +3,7 @@
     both unchanged since they were compared -> nothing
     host pod ahead of the virtual pod       -> nothing: the cache of the plane is behind, and its event comes
     node marks changed, no node yet         -> host pod deleted; the next reconcile creates it again
+    gated, and asks for other nodes         -> the same
     bound by the tenant, no node yet        -> the same
     its group is gone, no node yet          -> the same; its virtual pod waits
     a better one needs its place            -> host pod deleted while it is gated; its virtual pod waits
@@ -102,7 +103,7 @@ class PodPatches:
         return fresh is None or version_of(fresh) != version_of(virtual)
 
     async def _recreate(self, virtual: Obj, host: Obj) -> bool:
-        why = "the tenant's cordons, taints or labels of nodes changed, or its pool did, before the pod was placed"
+        why = "cordons, taints or labels of nodes, the pool or the pod's node affinity changed before the pod was placed"
         return await self._anew(virtual, host, why)
 
     async def repin(self, virtual: Obj, host: Obj) -> bool:

@@ -18,14 +18,14 @@ from bulkhead.api.untrusted import mapping, sequence
 from syncer.translate.kinds.gate import MADE_ONCE
 from syncer.translate.kinds.pod import GENERATION
 from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
-from syncer.translate.podspec.placement import MADE_FOR
+from syncer.translate.podspec.placement import ASKED_WITH, MADE_FOR
 from syncer.translate.registry import KINDS
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 _RESIZABLE: Final = ("cpu", "memory")
 # What a host pod was made with: nothing that is patched later.
-_FIXED: Final = frozenset({MADE_FOR, *MADE_ONCE})
+_FIXED: Final = frozenset({ASKED_WITH, MADE_FOR, *MADE_ONCE})
 # Fields of a Service for which the host has no default: a value that is no longer wanted has to be removed.
 _NOT_DEFAULTED: Final = ("selector", "publishNotReadyAddresses")
 

@@ -276,6 +276,31 @@ async def test_item_44_a_pod_that_a_queue_lets_go_to_a_flavor_of_nodes_goes_ther
     assert not await gone(bed, "train")
 
 
+async def test_item_44_a_gated_pod_whose_node_affinity_is_narrowed_starts_on_those_nodes(bed: SyncerBed) -> None:
+    """What operators do that choose nodes by a pod's images: a gate at the creation, then an affinity, then no gate."""
+    await bed.create(bed.pod("train", schedulingGates=[{"name": "example.com/arch"}]))
+    first = await bed.mirrored("train")
+    term = {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]}
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    await bed.plane.patch(PODS, "train", {"spec": {"affinity": {"nodeAffinity": wanted}}}, bed.space)
+
+    async def anew() -> Obj | None:
+        found = await bed.mirror("train")
+        return found if found is not None and found["metadata"]["uid"] != first["metadata"]["uid"] else None
+
+    host: Obj = await until(anew, "the host pod is made again")
+    assert host["spec"]["affinity"]["nodeAffinity"] == wanted
+    assert len(host["spec"]["schedulingGates"]) == 1, "it still cannot start"
+    await bed.plane.patch(PODS, "train", {"spec": {"schedulingGates": []}}, bed.space)
+
+    async def let_go() -> Obj | None:
+        found = await bed.mirror("train")
+        return found if found is not None and not found["spec"].get("schedulingGates") else None
+
+    assert (await until(let_go, "the host pod may start"))["metadata"]["uid"] == host["metadata"]["uid"]
+    assert not await gone(bed, "train")
+
+
 async def test_item_44_a_gated_pod_of_the_tenants_own_scheduler_is_not_on_the_host(bed: SyncerBed) -> None:
     await bed.create(own(bed, "train", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]))
     await bed.patrolled()

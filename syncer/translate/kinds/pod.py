@@ -143,6 +143,8 @@ def to_host(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_A
     )
     if made_for:
         meta["annotations"][placement.MADE_FOR] = made_for
+    if optional["schedulingGates"]:
+        meta["annotations"][placement.ASKED_WITH] = placement.affinity_digest(virtual)
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
     if view.judges:
         gate.close(made, virtual, view, around)

@@ -8,9 +8,11 @@ The host's scheduler knows nothing of them. So they are worked into the pod's no
 By name, and by those that match rather than those that do not, so that a node that comes later is not taken for one with the
 label. Only keys that are on a node of the tenant now count; for whatever else a selector asks, the host decides.
 The affinity of an existing pod cannot be changed: an annotation says what it was made with (`MADE_FOR`), and while the pod has
-no node yet it is recreated when the marks change.
+no node yet it is recreated when the marks change. While a pod has scheduling gates its tenant may change its node affinity: the
+host pod of a gated pod says with which one it was made (`ASKED_WITH`), and is recreated for another.
 """
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +26,8 @@ from syncer.translate.view import TenantView
 
 # On host pods: a hash of what the marks came to in its affinity; never changed afterwards.
 MADE_FOR: Final = "bulkhead.dev/avoids"
+# On host pods that were made with gates of their tenant: a hash of the node affinity that the virtual pod had; never changed.
+ASKED_WITH: Final = "bulkhead.dev/node-affinity"
 # Each name costs the host pod some 70 bytes.
 MOST_NAMES: Final = 1000
 _CORDON: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -106,6 +110,18 @@ def digest(made_for: Sequence[str]) -> str:
 def digest_of(host_pod: Obj) -> str:
     """What a host pod was made with."""
     return str(mapping(mapping(host_pod.get("metadata")).get("annotations")).get(MADE_FOR) or "")
+
+
+def affinity_digest(virtual: Mapping[str, Any]) -> str:
+    """What `ASKED_WITH` holds: a hash of the node affinity that a virtual pod asks for."""
+    asked = mapping(mapping(mapping(virtual.get("spec")).get("affinity")).get("nodeAffinity"))
+    return metadata.digest(json.dumps(asked, sort_keys=True, separators=(",", ":")))
+
+
+def asks_otherwise(virtual: Obj, host_pod: Obj) -> bool:
+    """Whether a virtual pod asks for another node affinity than it did when its host pod was made, behind a gate."""
+    noted = mapping(mapping(host_pod.get("metadata")).get("annotations")).get(ASKED_WITH)
+    return noted is not None and noted != affinity_digest(virtual)
 
 
 def in_another_pool(desired: Obj, host_pod: Obj) -> bool:

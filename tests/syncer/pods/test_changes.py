@@ -9,6 +9,7 @@ from bulkhead.api.objects import Obj
 from syncer.pods.changes import Changes, changes
 from syncer.translate import TenantView, Untranslatable
 from syncer.translate.kinds import pod
+from syncer.translate.podspec import placement
 from tests.kit import translationsamples as samples
 
 CORDONED = replace(samples.VIEW, cordoned=frozenset({"gpu-a"}))
@@ -50,6 +51,28 @@ def test_marks_on_nodes_recreate_a_host_pod_without_a_node(virtual: Obj, host: O
 def test_another_pool_recreates_it_as_well() -> None:
     moved = replace(samples.VIEW, enforced_node_selector={marks.TENANT: "red"})
     assert changes(samples.pod(), created(samples.pod()), moved).recreate
+
+
+def test_a_gated_pod_that_asks_for_other_nodes_than_it_did_is_recreated() -> None:
+    """Kubernetes lets a tenant change a pod's node affinity while it has gates, and take the gates away by the same write."""
+    gated = samples.pod({"schedulingGates": [{"name": "example.com/arch"}]})
+    term = {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}]}
+    asked = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    narrowed = samples.merged(gated, {"spec": {"affinity": asked}})
+    let_go = samples.merged(narrowed, {"spec": {"schedulingGates": []}})
+    assert not changes(gated, created(gated), samples.VIEW).recreate
+    assert changes(narrowed, created(gated), samples.VIEW).recreate
+    assert changes(let_go, created(gated), samples.VIEW).recreate
+    assert not changes(let_go, created(narrowed), samples.VIEW).recreate, "the host pod has it: its gate goes"
+    assert not changes(narrowed, created(narrowed), samples.VIEW).recreate
+    assert not changes(narrowed, created(gated, spec={"nodeName": "gpu-a"}), samples.VIEW).recreate
+
+
+def test_a_host_pod_of_an_older_release_does_not_say_what_it_was_made_with_and_stays() -> None:
+    gated = samples.pod({"schedulingGates": [{"name": "example.com/arch"}]})
+    older = created(gated)
+    del older["metadata"]["annotations"][placement.ASKED_WITH]
+    assert changes(gated, older, samples.VIEW) == Changes()
 
 
 def test_a_refused_ephemeral_container_stops_nothing_else_and_its_generation_is_not_noted() -> None:
