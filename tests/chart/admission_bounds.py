@@ -202,6 +202,16 @@ CHANGES: dict[str, Change] = {
     "past a queue's gate": Change(
         pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]), {"spec": {"schedulingGates": None}}, by_others=True
     ),
+    "very many nodes that it likes later": Change(
+        pod(schedulingGates=[{"name": "wait"}]),
+        {
+            "spec": {
+                "affinity": {
+                    "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [asking_for(3100)]}}]}
+                }
+            }
+        },
+    ),
     "another taint later": Change(pod(), {"spec": {"tolerations": [{"key": "others", "operator": "Exists"}]}}),
     "ended by its word": Change(pod(), {"status": {"phase": "Succeeded"}}, "status"),
     "an address by its word": Change(pod(), {"status": {"podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.9"}]}}, "status"),
@@ -257,6 +267,16 @@ CHANGES_ALLOWED: dict[str, Change] = {
         ),
         {"metadata": {"labels": {"app": "db"}}},
         by_others=True,
+    ),
+    "some nodes that it likes later": Change(
+        pod(schedulingGates=[{"name": "wait"}]),
+        {
+            "spec": {
+                "affinity": {
+                    "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [asking_for(20)]}}]}
+                }
+            }
+        },
     ),
     "a taint more": Change(pod(), {"spec": {"tolerations": [{"key": "any", "operator": "Exists"}]}}),
     "more memory": Change(

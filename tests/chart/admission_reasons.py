@@ -393,6 +393,9 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
     **ledger.REASONS_OF_CHANGES,
     "pod: sets and lifts scheduling gates of its tenant only": ("past a queue's gate",),
     "pod: tolerates only taints that its tenant's class lists": ("another taint later",),
+    "pod: has at most 3072 terms, expressions and values in affinity, spreading, node selector and tolerations": (
+        "very many nodes that it likes later",
+    ),
 }
 NOT_NOTED = "pod: the controller has not noted yet what this tenant may do; it does so when it next reconciles the tenant"
 DEFAULT_CLASS = "claim: of the host's default StorageClass, because none is offered to its tenant"

@@ -170,7 +170,7 @@ def for_patch(virtual: Obj, host: Obj, view: TenantView) -> Obj:
     """The host pod as it should be, for one that is there.
 
     What its class withdrew since it came does not stop its labels: Services and network policies select by them. Only what
-    makes it larger is held against how large a host pod may be: labels, annotations, and images, which may change.
+    makes it larger is held against how large a host pod may be: labels, annotations, images and tolerations, which may change.
     """
     desired = to_host(virtual, view.standing())
     grown, before = desired["metadata"], schema.mapping(host.get("metadata"), "metadata")
@@ -178,7 +178,17 @@ def for_patch(virtual: Obj, host: Obj, view: TenantView) -> Obj:
         _check_size(desired, "metadata", view)
     if _images(desired["spec"]) > _images(schema.mapping(host.get("spec"), "spec")):
         _check_size(desired, "spec", view)
+    _check_tolerations(desired, schema.mapping(host.get("spec"), "spec"), view)
     return desired
+
+
+def _check_tolerations(desired: Obj, there: Mapping[str, Any], view: TenantView) -> None:
+    """Hold tolerations that a tenant adds to a pod that is there against what a new one may have: the scheduler reads each."""
+    held = there.get("tolerations") or []
+    known = [*held, *(toleration.to_obj() for toleration in view.enforced_tolerations)]
+    if more := [toleration for toleration in desired["spec"].get("tolerations", ()) if toleration not in known]:
+        constraints.check({**there, "tolerations": [*held, *more]}, on_host=True)
+        _check_size(desired, "spec.tolerations", view)
 
 
 def ephemeral_containers(virtual: Obj, view: TenantView, there: Collection[str] = ()) -> list[Obj]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from bulkhead.api.objects import Obj
-from syncer.translate import TenantView, Untranslatable, diff
+from syncer.translate import TenantView, Toleration, Untranslatable, diff
 from syncer.translate.kinds import deviceclaim, pod, podgroup
 from syncer.translate.reasons import Reason
 from tests.kit import translationsamples as samples
@@ -217,6 +217,42 @@ def test_what_grows_by_its_images_is_held_against_it_too() -> None:
     assert (found.value.reason, found.value.field) == (Reason.TOO_LARGE, "spec")
     grown = samples.merged(host, {"spec": {"containers": own["spec"]["containers"]}})
     pod.for_patch(own, grown, small)
+
+
+def tolerating(number: int) -> list[Obj]:
+    """So many tolerations of one taint, each for another time."""
+    return [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": at} for at in range(number)]
+
+
+def test_tolerations_that_are_added_are_held_against_how_large_a_pod_may_be_too() -> None:
+    """Kubernetes lets a tenant add tolerations to a pod that is there, as many as it likes."""
+    own = samples.pod()
+    host = pod.for_creation(own, samples.VIEW)
+    own["spec"]["tolerations"] = tolerating(100)
+    small = replace(samples.VIEW, max_pod_bytes=pod._bytes(pod.for_patch(own, host, samples.VIEW)) + 10)
+    assert diff.pod_patches(pod.for_patch(own, host, small), host)
+    own["spec"]["tolerations"] = tolerating(101)
+    with pytest.raises(Untranslatable) as found:
+        pod.for_patch(own, host, small)
+    assert (found.value.reason, found.value.field) == (Reason.TOO_LARGE, "spec.tolerations")
+    grown = samples.merged(host, {"spec": {"tolerations": pod.for_patch(own, host, samples.VIEW)["spec"]["tolerations"]}})
+    pod.for_patch(own, grown, small)
+    enforced = replace(small, enforced_tolerations=(*small.enforced_tolerations, Toleration("other", "Exists")))
+    assert diff.pod_patches(pod.for_patch(own, grown, enforced), grown), "what the class adds is not the tenant's doing"
+
+
+def test_tolerations_that_are_added_count_with_all_that_the_pod_says_about_nodes() -> None:
+    values = [f"v{number}" for number in range(999)]
+    listed = {"matchExpressions": [{"key": f"k{key}", "operator": "In", "values": values} for key in range(3)]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [listed]}}
+    own = samples.pod({"affinity": {"nodeAffinity": required}})
+    host = pod.for_creation(own, samples.VIEW)
+    own["spec"]["tolerations"] = tolerating(60)
+    assert diff.pod_patches(pod.for_patch(own, host, samples.VIEW), host)
+    own["spec"]["tolerations"] = tolerating(80)
+    with pytest.raises(Untranslatable, match="3072 together are the most") as found:
+        pod.for_patch(own, host, samples.VIEW)
+    assert found.value.reason is Reason.TOO_LARGE
 
 
 def test_groups_and_claims_for_devices_keep_following_their_labels() -> None:
