@@ -12,6 +12,7 @@ from typing import Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.objects import Key, uid_of
@@ -36,6 +37,8 @@ class Nodes:
         self._host = host
         self._shares = shares
         self._made: set[str] = set()
+        # Whether the plane's API server keeps what nodes declare. One before 1.36 drops it, and would be told again and again.
+        self._keeps_features = True
         self._turn = asyncio.Lock()
 
     async def reconcile(self, key: Key) -> float | None:
@@ -47,7 +50,7 @@ class Nodes:
         virtual = self._caches.virtual["Node"].store.get(key)
         if host is None:
             return await self._remove(key, virtual)
-        desired = node.to_virtual(host, self._caches.view(), self._shares.of(key.name))
+        desired = self._desired(host, key.name)
         if virtual is None:
             await self._make(desired)
             return None
@@ -64,8 +67,14 @@ class Nodes:
             host = self._caches.host["Node"].store.get(key)
             if host is None:
                 return False
-            await self._make(node.to_virtual(host, self._caches.view(), self._shares.of(name)))
+            await self._make(self._desired(host, name))
             return True
+
+    def _desired(self, host: Obj, name: str) -> Obj:
+        desired = node.to_virtual(host, self._caches.view(), self._shares.of(name))
+        if not self._keeps_features:
+            del desired["status"][node.FEATURES]
+        return desired
 
     async def _make(self, desired: Obj) -> None:
         name = desired["metadata"]["name"]
@@ -78,7 +87,7 @@ class Nodes:
                 return
         self._made.add(name)
         status = {"metadata": {"uid": uid_of(made)}, "status": desired["status"]}
-        made = await self._plane.patch(NODES, name, status, subresource="status")
+        made = await self._write_status(name, status)
         # The API server marks every new node not-ready; there is no node controller here that would take it away. What the
         # tenant marks on it at the same time stays.
         await self._repair(made, desired)
@@ -93,7 +102,13 @@ class Nodes:
         status = nodepatch.status_patch(virtual, desired)
         if status:
             metrics.virtual_write("Node", "status")
-            await self._plane.patch(NODES, name, {"status": status}, subresource="status")
+            await self._write_status(name, {"status": status})
+
+    async def _write_status(self, name: str, body: Obj) -> Obj:
+        written = await self._plane.patch(NODES, name, body, subresource="status")
+        if body["status"].get(node.FEATURES) and not mapping(written.get("status")).get(node.FEATURES):
+            self._keeps_features = False
+        return written
 
     async def _remove(self, key: Key, virtual: Obj | None) -> float | None:
         if virtual is None or not marks.is_platforms(virtual) or not self._caches.host["Node"].has_synced:

@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import pytest
+
 from bulkhead.api.objects import Obj
-from bulkhead.kube.resources import PODS, RESOURCE_QUOTAS
+from bulkhead.kube.resources import NODES, PODS, RESOURCE_QUOTAS
+from tests.kit.servers import HOST_KUBERNETES
 from tests.kit.syncerbed import SyncerBed, until
 
 QUOTA = "requests.cpu"
+STRATEGIC = "application/strategic-merge-patch+json"
 
 
 async def limit(bed: SyncerBed, used: str, hard: str) -> None:
@@ -52,8 +56,7 @@ def seen(virtual: Obj) -> Any:
 
 async def resize(bed: SyncerBed, name: str, cpu: str) -> None:
     body = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
-    strategic = "application/strategic-merge-patch+json"
-    await bed.plane.patch(PODS, name, body, bed.space, subresource="resize", content_type=strategic)
+    await bed.plane.patch(PODS, name, body, bed.space, subresource="resize", content_type=STRATEGIC)
 
 
 async def test_item_77_a_refused_resize_is_explained_not_seen_and_done_when_there_is_room(bed: SyncerBed) -> None:
@@ -88,3 +91,26 @@ async def test_item_77_a_refused_resize_is_explained_not_seen_and_done_when_ther
     await until(resized, "new size on the host")
     await kubelet_says(bed, host, "500m")
     await until(lambda: reported(bed, "web", "500m"), "new size in the plane")
+
+
+@pytest.mark.skipif(HOST_KUBERNETES != "", reason="an older host's nodes declare nothing")
+async def test_item_77_a_pod_is_resized_as_a_whole_on_a_node_that_declares_it(bed: SyncerBed) -> None:
+    """Since 1.36 API servers let a bound pod's own resources change only if its node says that its kubelet can do it."""
+    features = ["InPlacePodLevelResourcesVerticalScaling"]
+    await bed.host.patch(NODES, bed.node, {"status": {"declaredFeatures": features}}, subresource="status")
+
+    async def declared() -> bool:
+        return ((await bed.virtual_node()) or {}).get("status", {}).get("declaredFeatures") == features
+
+    await until(declared, "what the node declares in the plane")
+    whole = {"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}
+    await bed.running("web", bed.pod("web", resources=whole))
+    body = {"spec": {"resources": {"requests": {"cpu": "200m"}}}}
+    await bed.plane.patch(PODS, "web", body, bed.space, subresource="resize", content_type=STRATEGIC)
+
+    async def resized() -> bool:
+        found = ((await bed.mirror("web")) or {}).get("spec", {}).get("resources", {})
+        return bool(found.get("requests", {}).get("cpu") == "200m")
+
+    await until(resized, "new size on the host")
+    await bed.quiet()

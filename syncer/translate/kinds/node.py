@@ -13,7 +13,7 @@ from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from bulkhead.api.accelerators import count
 from bulkhead.api.objects import Obj
-from bulkhead.api.untrusted import mapping, mappings
+from bulkhead.api.untrusted import mapping, mappings, sequence
 from syncer.translate.kinds import nodemarks
 from syncer.translate.podspec import tolerations
 from syncer.translate.view import TenantView
@@ -23,6 +23,14 @@ _CONDITIONS: Final = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDP
 _CONDITION_FIELDS: Final = ("type", "status", "lastHeartbeatTime", "lastTransitionTime", "reason", "message")
 _NODE_INFO: Final = ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "operatingSystem", "architecture")
 _NODE_INFO_HIDDEN: Final = ("machineID", "systemUUID", "bootID", "kubeProxyVersion")  # required fields, empty
+# What a kubelet says that it can do, by the names of Kubernetes' feature gates: API servers refuse a resize that no node has
+# declared, and schedulers keep pods away. Only what the syncer carries down; streams end at its own kubelet.
+FEATURES: Final = "declaredFeatures"
+_FEATURES_CARRIED_DOWN: Final = (
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+)
 Shares = dict[str, dict[str, int]]
 
 
@@ -111,6 +119,7 @@ def _status(status: Mapping[str, Any], name: str, view: TenantView, gpus: Mappin
         "addresses": [*addresses, {"type": "Hostname", "address": name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": view.kubelet_port}},
         "nodeInfo": {key: str(info.get(key) or "") for key in _NODE_INFO} | dict.fromkeys(_NODE_INFO_HIDDEN, ""),
+        FEATURES: [feature for feature in _FEATURES_CARRIED_DOWN if feature in sequence(status.get(FEATURES))],
     }
 
 

@@ -197,6 +197,18 @@ def test_item_59_60_a_node_shows_what_scheduling_needs_and_no_more() -> None:
     assert found["status"]["nodeInfo"]["machineID"] == ""
 
 
+def test_a_node_declares_of_what_its_kubelet_can_do_what_the_syncer_carries_down() -> None:
+    """A plane's API server refuses to resize a pod as a whole on a node that does not declare it."""
+    host = host_node("gpu-a", 8)
+    assert node.to_virtual(host, samples.VIEW, {})["status"][node.FEATURES] == []
+    resize = "InPlacePodLevelResourcesVerticalScaling"
+    restart = "RestartAllContainersOnContainerExits"
+    host["status"]["declaredFeatures"] = ["AnythingNew", "ExtendWebSocketsToKubelet", resize, restart]
+    assert node.to_virtual(host, samples.VIEW, {})["status"][node.FEATURES] == [resize, restart]
+    host["status"]["declaredFeatures"] = [{}, 7, None]
+    assert node.to_virtual(host, samples.VIEW, {})["status"][node.FEATURES] == []
+
+
 def test_item_49_use_counts_bound_pods_that_run() -> None:
     def pod(where: str, phase: str, **spec: Any) -> Obj:
         return {"spec": {"nodeName": where, **spec}, "status": {"phase": phase}}
