@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 MOST_WRITES_AT_ONCE: Final = 16
 _MOST_PODS_REMEMBERED: Final = 20_000
+_SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 
 
 class DeposedError(Exception):
@@ -120,11 +121,11 @@ class Writes:
         self.may_write()
         try:
             await self._client.create_subresource(kinds.PODS, pod.name, "eviction", body, pod.namespace)
-        except Throttled as error:
-            metrics.writes.labels("evict", "budget").inc()
-            _log.info("eviction refused for now: %s", error, extra=_names(pod))
-            return Eviction.REFUSED
         except KubeError as error:
+            if _is_of_budgets(error):
+                metrics.writes.labels("evict", "budget").inc()
+                _log.info("eviction refused for now: %s", error, extra=_names(pod))
+                return Eviction.REFUSED
             self._trouble("evict", pod, replace(pod, ending=True), error)
             return Eviction.FAILED
         metrics.writes.labels("evict", "ok").inc()
@@ -187,6 +188,15 @@ class Writes:
     def _accepted(self, pod: Pod) -> None:
         self._backoff.forget(pod.uid)
         self._refused.pop(pod.uid, None)
+
+
+def _is_of_budgets(error: KubeError) -> bool:
+    """Whether disruption budgets refuse an eviction: one that has none left, or several, of which API servers take no pod.
+
+    To the latter they answer 500. It is the tenant's doing, and says nothing of the host, which all tenants would wait for.
+    """
+    several = isinstance(error, ApiError) and error.status == 500 and _SEVERAL_BUDGETS in error.message
+    return several or isinstance(error, Throttled)
 
 
 def _names(pod: Pod) -> dict[str, str]:
