@@ -156,10 +156,9 @@ def _spec_patch(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
     current = actual.get("activeDeadlineSeconds")
     if deadline is not None and (current is None or deadline < current):  # it may only be set or shortened
         spec["activeDeadlineSeconds"] = deadline
-    have = sequence(actual.get("tolerations"))
-    missing = [entry for entry in sequence(desired.get("tolerations")) if not any(_same_toleration(entry, old) for old in have)]
-    if missing:
-        spec["tolerations"] = [*have, *missing]
+    tolerations = _with_tolerations(sequence(desired.get("tolerations")), sequence(actual.get("tolerations")))
+    if tolerations is not None:
+        spec["tolerations"] = tolerations
     gone = _removed_gates(desired, actual)
     if gone:
         spec["schedulingGates"] = [{"name": name, "$patch": "delete"} for name in gone]
@@ -173,8 +172,21 @@ def _removed_gates(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> lis
     return [name for name in names if name not in wanted and stands_for_tenants(name)]
 
 
-def _same_toleration(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return _toleration(one) == _toleration(other)
+def _with_tolerations(desired: Sequence[Obj], actual: Sequence[Obj]) -> list[Obj] | None:
+    """The tolerations that a host pod has and those that it lacks; None where it lacks none.
+
+    Of one that is there only its time may change, and it is changed in its place: of two, the earlier would count.
+    """
+    wanted, found = {_toleration(entry) for entry in desired}, list(actual)
+    held = [_toleration(entry) for entry in actual]
+    for entry in desired:
+        each = _toleration(entry)
+        if each in held:
+            continue
+        places = (place for place, old in enumerate(held) if old not in wanted and old[:-1] == each[:-1])
+        place = next(places, len(held))
+        found[place : place + 1], held[place : place + 1] = [entry], [each]
+    return None if held == [_toleration(entry) for entry in actual] else found
 
 
 def _toleration(entry: Mapping[str, Any]) -> tuple[Any, ...]:

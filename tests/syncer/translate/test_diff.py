@@ -81,6 +81,24 @@ def test_item_40_77_image_deadline_and_tolerations() -> None:
     assert [entry["key"] for entry in body["spec"]["tolerations"]] == ["nvidia.com/gpu", "b", "a"]
 
 
+def test_item_77_the_time_of_a_toleration_changes_in_its_place() -> None:
+    def lasting(*seconds: int | None) -> Obj:
+        tolerated = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+        times = ({} if each is None else {"tolerationSeconds": each} for each in seconds)
+        return samples.pod({"tolerations": [tolerated | time for time in times]})
+
+    def times(own: Obj, actual: Obj) -> list[int | None]:
+        ((_, body),) = patches(own, actual)
+        keyed = [entry for entry in body["spec"]["tolerations"] if entry["key"].endswith("unreachable")]
+        return [entry.get("tolerationSeconds") for entry in keyed]
+
+    actual = there(to_host(lasting(300), samples.VIEW))
+    assert times(lasting(3600), actual) == [3600]
+    assert times(lasting(None), actual) == [None]
+    assert times(lasting(300, 60), actual) == [300, 60]  # one more is no change of the other
+    assert times(lasting(60), there(to_host(lasting(None), samples.VIEW))) == [60]
+
+
 def test_item_77_a_deadline_is_never_lengthened() -> None:
     actual = there(to_host(samples.pod({"activeDeadlineSeconds": 10}), samples.VIEW))
     assert patches(samples.pod({"activeDeadlineSeconds": 60}), actual) == []
