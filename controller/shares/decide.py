@@ -162,7 +162,8 @@ def decide(
         if copy.slot not in wanted and not copy.going and Item(copy.slot.kind, copy.slot.name) not in held
     ]
     pulls = _pulls(shares, [slot for slot in wanted if slot not in conflicts], wanted)
-    steps += _points(pulls, there.accounts)
+    standing = frozenset(share.item.name for share in shares if share.pulls and share.item in held)
+    steps += _points(pulls, there.accounts, standing)
     waits = bool(pulls.keys() - {account.namespace for account in there.accounts})
     return Decision(tuple(steps), frozenset(wanted), tuple(troubles), waits)
 
@@ -210,10 +211,13 @@ def _pulls(shares: Iterable[Share], slots: Iterable[Slot], wanted: Mapping[Slot,
     return found
 
 
-def _points(pulls: Mapping[str, tuple[str, ...]], accounts: Iterable[Account]) -> Iterator[Point]:
-    """The ServiceAccounts whose list must change. Entries that the tenant added stay, in their order."""
+def _points(pulls: Mapping[str, tuple[str, ...]], accounts: Iterable[Account], standing: frozenset[str]) -> Iterator[Point]:
+    """The ServiceAccounts whose list must change. Entries that the tenant added stay, in their order.
+
+    So do those of `standing`, of which nothing is known now and whose copies stay as well.
+    """
     for account in accounts:
-        wanted = pulls.get(account.namespace, ())
+        wanted = tuple(sorted({*pulls.get(account.namespace, ()), *(name for name in account.ours if name in standing)}))
         kept = tuple(name for name in account.pulls if name in wanted or name not in account.ours)
         named = (*kept, *(name for name in wanted if name not in kept))
         ours = tuple(name for name in wanted if name not in account.pulls or name in account.ours)

@@ -223,6 +223,15 @@ def test_an_account_loses_ours_alone_when_it_is_withdrawn() -> None:
     assert points(Account("default", "u", "1", pulls=("registry",))) == []
 
 
+def test_an_account_pulls_on_with_a_secret_that_was_not_read() -> None:
+    held = Account("team", "u", "1", pulls=("mine", "registry"), ours=("registry",))
+    unread: dict[Item, Source] = {REGISTRY: Unusable("it was not read")}
+    assert points(held, sources=unread) == []
+    assert points(Account("team", "u", "1", pulls=("mine",)), sources=unread) == []  # nothing is added that way
+    assert points(held, share=Share(REGISTRY, Where(names=("team",))), sources=unread) == [Point(held, ("mine",), ())]
+    assert points(held, sources={REGISTRY: Absent()}) == [Point(held, ("mine",), ())]
+
+
 def test_a_secret_of_the_tenants_own_is_not_pulled_with() -> None:
     assert points(Account("team", "u", "1"), conflicts={at("team"): False}) == []
 
