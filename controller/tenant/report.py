@@ -30,8 +30,9 @@ class Reporter:
         there = True
         if status.changed(tenant, wanted):
             self._count_first_ready(tenant, wanted)
+            body = {"status": status.patch(tenant, wanted)}
             try:
-                await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"status": wanted}, subresource="status")
+                await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], body, subresource="status")
             except NotFound:
                 there = False
             else:

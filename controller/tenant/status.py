@@ -8,7 +8,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.objects import Obj
@@ -85,9 +85,23 @@ def changed(tenant: Obj, status: Obj) -> bool:
     return any(before.get(key) != value for key, value in status.items())
 
 
+def patch(tenant: Obj, status: Obj) -> Obj:
+    """The merge patch that gives the Tenant this status: what is gone within a field is deleted by name."""
+    before = tenant.get("status") or {}
+    # An empty field says nothing, and what stands there stays.
+    return {key: _as_whole(before.get(key), value) if value else value for key, value in status.items()}
+
+
 def was_true(tenant: Obj, condition: ConditionType) -> bool:
     """Whether a condition was reported as true before."""
     return is_true((tenant.get("status") or {}).get("conditions") or [], condition)
+
+
+def _as_whole(before: Any, value: Any) -> Any:
+    if not isinstance(before, dict) or not isinstance(value, dict):
+        return value
+    gone: Obj = dict.fromkeys(before.keys() - value.keys())
+    return {key: _as_whole(before.get(key), inner) for key, inner in value.items()} | gone
 
 
 def _ready(reports: Sequence[Report], verdicts: Mapping[ConditionType, Verdict], ended: Ended) -> Verdict:

@@ -164,6 +164,19 @@ def test_what_a_tenant_borrows_and_lends_is_as_the_ledger_noted_it() -> None:
     assert (left["quota"], "borrowed" in left["gpus"], left["gpus"]["used"]) == (None, False, 16)
 
 
+def test_what_is_gone_within_a_field_is_deleted_there() -> None:
+    before = compute(tenant(), plane_spec(), ready_findings(), NOW)
+    before["gpus"] |= {"borrowed": 6, "lent": 0}
+    before["class"]["spec"] |= {"access": {"oidc": {"issuer": "https://old"}}, "isolation": {"network": {"dns": "open"}}}
+    there = tenant(status=before)
+    now = compute(there, plane_spec(), ready_findings(tenant_class=tenant_class(isolation={})), NOW)
+    found = folded.patch(there, now)
+    assert found["gpus"] == now["gpus"] | {"borrowed": None, "lent": None}
+    assert found["class"]["spec"] == now["class"]["spec"] | {"access": None, "isolation": {"network": None}}
+    assert found["conditions"] == now["conditions"]
+    assert folded.patch(there, {"class": {}, "slurm": None}) == {"class": {}, "slurm": None}
+
+
 def test_a_refusal_changes_ready_and_nothing_else() -> None:
     before = compute(tenant(), plane_spec(), ready_findings(), NOW)
     refusal = Refusal(Reason.OUT_OF_BOUNDS, "too much")
