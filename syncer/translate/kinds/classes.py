@@ -13,6 +13,7 @@ from typing import Final
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
+from syncer.translate import mergepatch
 
 DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 # What marked it before, and what Kubernetes still honours.
@@ -184,9 +185,8 @@ def steps(offer: Offer, wanted: Iterable[Obj], there: Iterable[Obj]) -> list[Ste
 
 
 def _difference(body: Obj, old: Obj) -> Obj:
-    change: Obj = {
-        key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata") and old.get(key) != value
-    }
+    ours = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+    change = mergepatch.between({key: old[key] for key in ours if key in old}, ours)
     change |= {
         key: None for key in ("parameters", "mountOptions", "allowedTopologies", "scheduling", "overhead") if old.get(key)
     }

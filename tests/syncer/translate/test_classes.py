@@ -87,6 +87,15 @@ def test_what_the_tenant_changed_is_set_right(changed: Obj, verb: str) -> None:
     assert verbs(STORAGE, [wanted], [there(STORAGE, wanted) | changed]) == [(verb, "a")]
 
 
+def test_what_a_tenant_writes_into_a_device_class_of_the_hosts_is_taken_out() -> None:
+    """In a merge patch an empty spec changes nothing: it would be written for ever."""
+    offer = classes.OFFERS["DeviceClass"]
+    changed = there(offer, host("gpu")) | {"spec": {"extendedResourceName": "nvidia.com/gpu"}}
+    (step,) = classes.steps(offer, [host("gpu")], [changed])
+    assert (step.verb, step.body) == ("patch", {"spec": {"extendedResourceName": None}})
+    assert verbs(offer, [host("gpu")], [there(offer, host("gpu"))]) == []
+
+
 def test_classes_come_and_go_with_the_offer_and_the_tenants_own_stay() -> None:
     own = host("mine", provisioner="tenant.example/x")
     old = there(STORAGE, host("old", provisioner="p"))
