@@ -94,7 +94,10 @@ def lost(virtual: Obj) -> Obj:
 
 
 def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:
-    """A strategic merge patch of the host pod's status that carries the tenant's readiness gates, or None."""
+    """A strategic merge patch of the host pod's status that carries the tenant's readiness gates, or None.
+
+    A kubelet takes a gate without a condition for closed, so one that the tenant took away goes. Those of the host's own stay.
+    """
     wanted = {
         gate.get("conditionType")
         for gate in mapping(host.get("spec")).get("readinessGates") or ()
@@ -113,6 +116,9 @@ def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:
         old = have.get(condition["type"]) or {}
         if any(old.get(key) != value for key, value in plain.items()):
             news.append(plain)
+    own = {gate.get("conditionType") for gate in mappings(mapping(virtual.get("spec")).get("readinessGates"))}
+    told = {entry["type"] for entry in _conditions_of(virtual.get("status"))}
+    news += [{"$patch": "delete", "type": name} for name in have if name in wanted and name in own and name not in told]
     uid = mapping(host.get("metadata")).get("uid")
     return {"metadata": {"uid": uid}, "status": {"conditions": news}} if news else None
 

@@ -136,6 +136,19 @@ def test_item_66_readiness_gates_go_down_once() -> None:
     assert status.readiness_to_host(own, host) is None
 
 
+def test_item_66_a_gate_whose_condition_the_tenant_took_away_is_closed() -> None:
+    own = samples.pod({"readinessGates": [{"conditionType": "example.com/linked"}]})
+    host = host_pod(own)
+    host["spec"]["readinessGates"].append({"conditionType": "balancer.of.the/host"})
+    kept = [{"type": name, "status": "True"} for name in ("balancer.of.the/host", "Ready")]
+    host["status"]["conditions"] = [{"type": "example.com/linked", "status": "True"}, *kept]
+    patch = status.readiness_to_host(own, host)
+    assert patch is not None
+    assert patch["status"]["conditions"] == [{"$patch": "delete", "type": "example.com/linked"}]
+    host["status"]["conditions"] = kept
+    assert status.readiness_to_host(own, host) is None
+
+
 def test_the_plane_keeps_its_own_word_since_when_a_pod_is_scheduled() -> None:
     below = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
     above = below | {"lastTransitionTime": "2026-01-01T00:00:07Z"}
