@@ -151,7 +151,7 @@ class Books:
     def _open(self, pods: Iterable[Pod]) -> None:
         """Count what pods hold; then find a likely node for pods that the scheduler still has to place."""
         homeless = []
-        dead = {node.name for node in self._snapshot.nodes if not node.usable}
+        lost = {node.name for node in self._snapshot.nodes if node.lost}
         for pod in pods:
             if pod.stage in GATED:
                 continue
@@ -164,7 +164,7 @@ class Books:
             # On a lost node no pod ends: no workload may wait for it.
             if pod.ending and self.is_overdue(pod):
                 self._stuck.add(pod.uid)
-            elif (self._ends_soon(pod) and node not in dead) or pod.reclaim_by is not None:
+            elif (self._ends_soon(pod) and node not in lost) or pod.reclaim_by is not None:
                 self._comes(held)
         for held in sorted(homeless, key=lambda held: age(held.pod)):
             self._settle(held)

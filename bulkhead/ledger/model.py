@@ -101,6 +101,8 @@ class Node:
     usable: bool = True
     # The allocatable resources whose devices the host's scheduler takes from ResourceSlices.
     by_slices: frozenset[str] = frozenset()
+    # Not ready, so its pods may never end. On a node that is only cordoned they do.
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,13 +58,15 @@ def node_of(obj: Mapping[str, Any]) -> Node:
         Taint(text(taint.get("key")), text(taint.get("value")), text(taint.get("effect")))
         for taint in mappings(spec.get("taints"), _MOST_TAINTS)
     )
+    # A node without a Ready condition counts as ready: until its kubelet reports, it has a taint that keeps pods away.
+    ready = condition_of(obj, "Ready").get("status", "True") == "True"
     return Node(
         name=text(meta.get("name")),
         allocatable={name: base_units(name, number, "down") for name, number in room if number is not None},
         labels={key: value for key, value in mapping(meta.get("labels")).items() if isinstance(value, str)},
         taints=tuple(taint for taint in taints if taint.effect in _KEEPING),
-        # A node without a Ready condition counts as ready: until its kubelet reports, it has a taint that keeps pods away.
-        usable=spec.get("unschedulable") is not True and condition_of(obj, "Ready").get("status", "True") == "True",
+        usable=spec.get("unschedulable") is not True and ready,
+        lost=not ready,
     )
 
 

@@ -78,9 +78,15 @@ def test_what_is_seen_of_a_node() -> None:
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
 def test_a_node_that_is_not_ready_or_is_cordoned_takes_no_pod(status: str) -> None:
-    assert not node_of({"status": {"conditions": [{"type": "Ready", "status": status}]}}).usable
-    assert not node_of({"spec": {"unschedulable": True}}).usable
+    silent, cordoned = (
+        node_of({"status": {"conditions": [{"type": "Ready", "status": status}]}}),
+        node_of({"spec": {"unschedulable": True}}),
+    )
+    assert not silent.usable
+    assert not cordoned.usable
     assert node_of({}).usable
+    # Pods on a cordoned node end as they are told.
+    assert (silent.lost, cordoned.lost, node_of({}).lost) == (True, False, False)
 
 
 def test_the_workers_of_slurm_are_called_as_they_are_made() -> None:

@@ -245,13 +245,13 @@ class World:
         """A kubelet stops reporting; once the host notices, the node is not ready and is tainted."""
         self.silent.add(node)
         if noticed and node in self.nodes:
-            self.nodes[node] = replace(self.nodes[node], usable=False, taints=UNREACHABLE)
+            self.nodes[node] = replace(self.nodes[node], usable=False, lost=True, taints=UNREACHABLE)
         self.happens()
 
     def speak(self, node: Node) -> None:
         """A kubelet reports again: its pods run on, and those that had to end do so."""
         self.silent.discard(node.name)
-        self.nodes[node.name] = replace(node, usable=True, taints=())
+        self.nodes[node.name] = replace(node, usable=True, lost=False, taints=())
         self.happens()
 
     def _is_silent(self, uid: str) -> bool:

@@ -84,6 +84,24 @@ def test_nor_is_what_its_tenant_deleted_itself() -> None:
     assert world.watched(30.0 + OVERDUE_SECONDS + world.rules.reclaim_within + 60.0, "lender") is not None
 
 
+def test_what_a_drain_ends_is_waited_for_and_nothing_else_is_taken_back_for_it() -> None:
+    world = lending()
+    drained = newest(world)
+    world.nodes[drained.node] = replace(world.nodes[drained.node], usable=False)
+    world.delete(drained, 30.0)
+    world.create("lender", 8)
+    assert not world.decide().reclaim
+    assert world.watched(60.0, "lender") is not None
+    assert world.used("thief", LINE) == 8
+    # The control: a node that is not ready ends nothing, so its quota is taken back like any other.
+    world = lending()
+    lost = newest(world)
+    world.silence(lost.node)
+    world.delete(lost, 30.0)
+    world.create("lender", 8)
+    assert world.decide().reclaim
+
+
 def test_no_message_names_a_start_that_has_passed() -> None:
     world = Losing(nodes=nodes(1))
     world.tenants = {name: Tenant(name, name, shares={LINE: Share(8)}) for name in ("ada", "bob", "cyd")}
