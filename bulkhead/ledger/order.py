@@ -155,9 +155,9 @@ def _gang(members: list[Pod], found: Sorted) -> None:
     waiting = [pod for pod in members if pod.stage not in HELD and not pod.ending]
     if not waiting:
         return
-    # Pods on their way out no longer belong to the gang: their replacements start together.
+    # Pods on their way out no longer belong to the gang: their replacements start together, and may be fewer.
     running = next((generation for generation in reversed(of_gangs) if generation.staying), None)
-    known = [*(pod for generation in of_gangs for pod in generation.pods), *waiting]
+    known = [*(pod for generation in of_gangs for pod in generation.staying), *waiting]
     agreed = size, topology, remark = _agreed([pod.gang for pod in known if pod.gang is not None])
     if running is not None:
         _rest(waiting, running, agreed, found)

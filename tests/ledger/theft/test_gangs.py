@@ -292,6 +292,30 @@ def test_a_pod_that_ran_beside_a_gone_gang_counts_for_the_next_one_of_its_name()
     assert world.decide().admit == ()
 
 
+def test_a_gang_that_is_made_again_smaller_does_not_wait_for_the_size_of_pods_that_cannot_end() -> None:
+    world = shared()
+    gang(world, "g", 8, 3)
+    lost = of(world, "g")[0]
+    world.silence(lost.node)
+    for pod in of(world, "g"):
+        if pod is lost:
+            world.delete(pod, 30.0)
+        else:
+            world.end(pod)
+    world.now += 600.0
+    for _ in range(2):
+        world.add("thief", "g", 8, Gang("g", 2))
+    assert [admitted.gang.size for admitted in world.decide().admit if admitted.gang] == [2, 2]
+    # The control: as long as a pod of the former gang stays, the others are its members, or start by themselves.
+    world = shared()
+    gang(world, "g", 8, 3)
+    for pod in of(world, "g")[1:]:
+        world.end(pod)
+    for _ in range(2):
+        world.add("thief", "g", 8, Gang("g", 2))
+    assert [admitted.gang.size for admitted in world.decide().admit if admitted.gang] == [3, 3]
+
+
 def test_a_member_is_the_same_whatever_nodes_its_tenant_has_cordoned_and_another_wherever_else_it_may_go() -> None:
     plain = Pod("u", "bh-thief-work", "p", {GPU: 1}, Stage.WAITING, 0.0, tenant="thief")
 
