@@ -10,7 +10,7 @@ A new pod gets no verdict for a moment: most pods are admitted within it, and th
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from bulkhead.api import ledger, names
@@ -132,6 +132,14 @@ class Standings:
                 due.append((quota, changes))
         await run_bounded(due, lambda item: self._write(*item))
         return min(later, default=None)
+
+    async def stand_down(self, quotas: Iterable[Quota]) -> None:
+        """Forget since when tenants are over their quota, because from now on it is not seen when that ends.
+
+        Otherwise the time would count for a later excess, whose pods would be reclaimed without the grace period.
+        """
+        noted = [quota for quota in quotas if quota.tenant.over_since is not None]
+        await run_bounded(noted, lambda quota: self._write(quota, {ledger.OVER_SINCE: None}))
 
     def _changes(self, quota: Quota, lines: Mapping[Line, Standing], rules: Rules) -> dict[str, str | None]:
         """The annotations that have to change."""

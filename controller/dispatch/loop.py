@@ -48,6 +48,9 @@ _LONGEST_PAUSE_SECONDS: Final = 0.3
 _PLACES_SECONDS: Final = 2.0
 # A turn follows after this time even without a change, to correct annotations that another writer has changed.
 _NEXT_TURN_WITHIN_SECONDS: Final = 30.0
+# How often a ledger at rest looks for what waits for it. A syncer gives the gate by the settings that it has: those of a tenant
+# that is held or paused stay, and others change a moment after the Tenant.
+_LOOK_EVERY_SECONDS: Final = 60.0
 
 
 def _tell_none(_: Sequence[ReservedRoom]) -> None:
@@ -89,33 +92,37 @@ class Ledger:
                 group.create_task(informer.run(), name=f"ledger: {informer.resource}")
             for informer in need.informers:
                 await informer.synced()
-            # Gated pods are searched for once: if no Tenant and no class needs the ledger, new pods get no gate.
-            left = not need.is_declared() and await self._any_gated(need)
+            look_at = self._clock.monotonic()
             while True:
                 self._news.clear()
+                left = False
+                if not need.is_declared() and self._clock.monotonic() >= look_at:
+                    left = await self._any_left(need)
+                    look_at = self._clock.monotonic() + _LOOK_EVERY_SECONDS
                 if left or need.is_declared():
-                    left = False
                     await self._watch(need)
                 else:
-                    await self._rest(need)
+                    await self._rest(need, look_at - self._clock.monotonic())
 
-    async def _rest(self, need: Need) -> None:
+    async def _rest(self, need: Need, at_most: float) -> None:
         """Wait for a change while no tenant is in a cohort, and keep the statuses of Cohorts up to date."""
         self.resting = True
         due = await self._statuses.without_tenants(need.cohorts.by_name())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(due):
+            async with asyncio.timeout(at_most if due is None else min(due, at_most)):
                 await self._news.wait()
         self.resting = False
 
-    async def _any_gated(self, need: Need) -> bool:
+    async def _any_left(self, need: Need) -> bool:
+        """Whether pods wait for the ledger, or quotas have its notes, although no Tenant and no class needs it."""
         backoff = Backoff(1.0, 30.0)
-        while True:
+        while not need.is_declared():
             try:
-                return await need.any_gated()
+                return await need.any_left()
             except KubeError as error:
-                _log.warning("pods not listed: %s", error)
+                _log.warning("pods and quotas not listed: %s", error)
                 await self._clock.sleep(backoff.next())
+        return False
 
     async def _watch(self, need: Need) -> None:
         """Take turns for as long as any tenant needs them."""
@@ -155,6 +162,7 @@ class Ledger:
                     async with asyncio.timeout(due):
                         await self._news.wait()
                 await self._clock.sleep(turns.pause)
+            await turns.stand_down()
             for task in tasks:
                 task.cancel()
         # No pod is reclaimed any longer.
@@ -223,6 +231,11 @@ class Turns:
         # Pods change all the time. That alone must not cause new requests to a host that has just not answered.
         await self._clock.sleep(self._backoff.next())
         return 0.0
+
+    async def stand_down(self) -> None:
+        """Remove the notes that hold only while turns are taken: what runs over a quota, and since when."""
+        await self._verdicts.carry_out({}, {})
+        await self._standings.stand_down(self.observed.quotas().values())
 
     async def _carry_out(self, snapshot: Snapshot, decisions: Decisions) -> float:
         reclaim_at = await self._reclaims.carry_out(decisions.reclaim, decisions.spare)

@@ -31,6 +31,7 @@ from controller.dispatch.workers import Workers
 from controller.slurm.board import Board
 
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
 _MIB: Final = 1024 * 1024
 
 
@@ -72,8 +73,14 @@ class Need:
         if self._told != before:
             self._tell()
 
-    async def any_gated(self) -> bool:
-        """Whether a host pod still has the gate, because its tenant was in a cohort before."""
+    async def any_left(self) -> bool:
+        """Whether a host pod has the gate, or a quota a note that holds only while turns are taken.
+
+        Their tenant was in a cohort before, or it still is by what was applied last: it is held or paused.
+        """
+        quotas = await self._client.list_metadata(kinds.RESOURCE_QUOTAS, field_selector=_QUOTAS)
+        if any(ledger.OVER_SINCE in mapping(mapping(quota.get("metadata")).get("annotations")) for quota in quotas.items):
+            return True
         async for page in self._client.pages(kinds.PODS, field_selector=f"spec.nodeName=,{ALIVE}"):
             for raw in page.items:
                 spec = decode_with(_pod, raw).spec
@@ -104,7 +111,7 @@ class Observed:
                 max_bytes=256 * _MIB,
             ),
             _kept(client, kinds.NODES, self._nodes, 64),
-            _kept(client, kinds.RESOURCE_QUOTAS, self._quotas, 64, field_selector=f"metadata.name={names.POD_QUOTA}"),
+            _kept(client, kinds.RESOURCE_QUOTAS, self._quotas, 64, field_selector=_QUOTAS),
             _kept(client, kinds.RESOURCE_CLAIMS, self._claims, 64, label_selector=labels.MIRRORED, optional=True),
             _kept(client, kinds.DEVICE_CLASSES, self._classes, 16, optional=True),
             _kept(client, kinds.RESOURCE_SLICES, self._slices, 64, optional=True),

@@ -88,6 +88,33 @@ async def test_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_
         await until(forgotten, "it is no longer noted")
 
 
+async def test_since_when_it_is_over_is_forgotten_once_no_tenant_needs_the_ledger(ledger_host: LedgerHost) -> None:
+    host = ledger_host
+    await host.node("n0", 4)
+    cohort = await host.cohort("strict", overQuota={"policy": "Reclaim", "grace": "1h"})
+    team = await host.tenant("team", 2, cohort, borrowing=0)
+
+    async def notes() -> Obj:
+        quota = await host.client.get(RESOURCE_QUOTAS, names.POD_QUOTA, names.work_namespace(team))
+        found: Obj = quota["metadata"]["annotations"]
+        return found
+
+    async def noted() -> bool:
+        return ledger.OVER_SINCE in await notes()
+
+    async def forgotten() -> bool:
+        return ledger.OVER_SINCE not in await notes()
+
+    async with leading(Ledger(host.client, leads)):
+        await host.run(team, "p", 2)
+        await runs(host, team, "p")
+        await host.give(team, 1, cohort, borrowing=0)
+        await until(noted, "it is noted")
+        for member in host.tenants:
+            await host.client.delete(TENANTS, member)
+        await until(forgotten, "it is no longer noted")
+
+
 async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_that_holds(
     ledger_host: LedgerHost,
 ) -> None:
