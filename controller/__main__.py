@@ -264,6 +264,7 @@ class Controller:
             lines=self._owned.device_lines,
             reserved=reservations.count,
             load=utilisation.count,
+            holders=self._owned.holders,
             clock=self._clock,
         )
         shown = Shown(self._client, self._settings.system_namespace, self._clock, lambda: usage.page)

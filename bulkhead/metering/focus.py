@@ -2,14 +2,15 @@
 
 What is billed is what was held: used and idle device-hours alike, since others could not use the devices. Borrowed, reserved,
 measured and busy hours stand in columns of our own (`x_…`), and cost nothing. Without a price an account costs 0, and its unit
-prices are empty.
+prices are empty. Two tenants that had a name one after the other have rows of their own, with the UID of each in `x_TenantUid`;
+it is empty for what an older release counted.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeAlias
 
 from bulkhead.metering.meter import HOUR, UsageKey
 from bulkhead.metering.prices import Prices
@@ -23,27 +24,27 @@ COLUMNS: Final = (
     "ContractedUnitPrice", "EffectiveCost", "InvoiceIssuer", "ListCost", "ListUnitPrice", "PricingCategory", "PricingQuantity",
     "PricingUnit", "Provider", "Publisher", "RegionId", "RegionName", "ResourceId", "ResourceName", "ResourceType",
     "ServiceCategory", "ServiceName", "SkuId", "SkuPriceId", "SubAccountId", "SubAccountName", "Tags",
-    "x_UsedHours", "x_IdleHours", "x_BorrowedHours", "x_ReservedHours", "x_MeasuredHours", "x_BusyHours",
+    "x_UsedHours", "x_IdleHours", "x_BorrowedHours", "x_ReservedHours", "x_MeasuredHours", "x_BusyHours", "x_TenantUid",
 )  # fmt: skip
 _DAY: Final = 24
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PLACES: Final = Decimal("0.000001")
 _UNIT: Final = "Hours"
 _ISSUER: Final = "Bulkhead"
+# Hour, account, sums, and the UID of the tenant that had the name.
+Billed: TypeAlias = tuple[int, UsageKey, Sums, str]
 
 
-def rows(
-    usage: Iterable[tuple[int, UsageKey, Sums]], *, since: int, until: int, prices: Prices, account: str
-) -> Iterator[Mapping[str, str]]:
+def rows(usage: Iterable[Billed], *, since: int, until: int, prices: Prices, account: str) -> Iterator[Mapping[str, str]]:
     """The rows of usage from `since` to `until` (milliseconds since 1970). `account` is the billing account's id."""
-    found: dict[tuple[int, UsageKey], Sums] = {}
-    for hour, key, sums in usage:
+    found: dict[tuple[int, UsageKey, str], Sums] = {}
+    for hour, key, sums, uid in usage:
         if hour >= since // HOUR:
-            day = hour // _DAY
-            found[day, key] = found.get((day, key), Sums()).plus(sums)
-    for (day, key), sums in sorted(found.items()):
+            line = hour // _DAY, key, uid
+            found[line] = found.get(line, Sums()).plus(sums)
+    for (day, key, uid), sums in sorted(found.items()):
         begin, end = max(day * _DAY * HOUR, since), min((day + 1) * _DAY * HOUR, until)
-        yield _row(key, sums, (begin, max(end, begin)), prices, account)
+        yield _row(key, sums, (begin, max(end, begin)), prices, account) | {"x_TenantUid": _plain(uid)}
 
 
 def _row(key: UsageKey, sums: Sums, period: tuple[int, int], prices: Prices, account: str) -> dict[str, str]:

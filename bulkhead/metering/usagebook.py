@@ -37,6 +37,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_READ: Final = 400_000
 _MOST_COUNTED: Final = 1 << 62
 _LONGEST_NAME: Final = 317
+_LONGEST_UID: Final = 64
 # What has a name and a day.
 _LAST_NUMBER: Final = 10**15
 _LAST_HOUR: Final = 8_000_000
@@ -80,14 +81,22 @@ class Page:
     # Who wrote it last.
     writer: str = ""
     hours: dict[int, dict[UsageKey, Sums]] = field(default_factory=dict)
+    # By tenant the UID of the one that had the name: of two that had it one after the other, each has pages of its own.
+    holders: dict[str, str] = field(default_factory=dict)
 
-    def add(self, tally: Tally) -> None:
-        """Count one tally."""
+    def add(self, tally: Tally, holder: str = "") -> None:
+        """Count one tally, of the tenant with this UID; "" if that is unknown."""
+        if holder:
+            self.holders.setdefault(tally.account.tenant, holder)
         rows = self.hours.setdefault(tally.hour, {})
         account = tally.account
         if account not in rows and not _has_room(rows, account.tenant):
             account = account._replace(namespace=OTHERS, owner=OTHERS)
         rows[account] = rows.get(account, Sums()).plus(sums_of(tally))
+
+    def has_former(self, present: Mapping[str, str]) -> bool:
+        """Whether a tenant of this page has been followed by another one of its name; `present` are the UIDs by name."""
+        return any(present.get(name, uid) != uid for name, uid in self.holders.items())
 
     def rows(self) -> Iterator[tuple[int, UsageKey, Sums]]:
         """Hour, account and sums, in order."""
@@ -129,6 +138,8 @@ def write(page: Page) -> bytes:
     load = [[hour, *account, sums.measured, sums.busy] for hour, account, sums in page.rows() if sums.measured]
     if load:
         content["load"] = load
+    if page.holders:
+        content["holders"] = dict(sorted(page.holders.items()))
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
 
 
@@ -152,6 +163,8 @@ def read(stored: bytes) -> Page:
     if (count := len(rows) + len(reserved) + len(load)) > _MOST_READ:
         raise UnreadableError(f"the page has {count} rows, at most {_MOST_READ} are allowed")
     page = Page(number, until, text(content.get("writer"))[:_LONGEST_NAME])
+    holders = mapping(content.get("holders")).items()
+    page.holders = {name: uid for name, uid in holders if isinstance(uid, str) and len(uid) <= _LONGEST_UID}
     for hour, account, sums in (*map(_held_row, rows), *map(_reserved_row, reserved), *map(_load_row, load)):
         of_hour = page.hours.setdefault(hour, {})
         of_hour[account] = of_hour.get(account, Sums()).plus(sums)

@@ -135,6 +135,11 @@ class Owned:
         found = {names.tenant_of_work(key.namespace): deviceclaims.lines_of(store.get(key) or {}) for key in keys}
         return {tenant: lines for tenant, lines in found.items() if tenant and lines}
 
+    def holders(self) -> dict[str, str]:
+        """By tenant the UID of its work namespace: tells apart two tenants that have a name one after the other."""
+        metas = self._informers[kinds.NAMESPACES].store.metas()
+        return {tenant: meta.uid for meta in metas if (tenant := names.tenant_of_work(meta.name))}
+
     def tenants(self) -> set[str]:
         """The names of all tenants of which any object is left."""
         return {name for informer in self._informers.values() for name in informer.store.index_values("tenant")}

@@ -66,6 +66,10 @@ def _no_lines() -> Mapping[str, Mapping[str, Line]]:
     return {}
 
 
+def _no_holders() -> Mapping[str, str]:
+    return {}
+
+
 class Usage:
     """Meters from when the process begins to lead until it loses the lease."""
 
@@ -78,6 +82,7 @@ class Usage:
         lines: Callable[[], Lines] = _no_lines,
         reserved: Callable[[], Iterable[Tally]] = tuple,
         load: Callable[[Accounts], Iterable[Tally]] = _no_load,
+        holders: Callable[[], Mapping[str, str]] = _no_holders,
         clock: Clock | None = None,
         every: float = COUNT_EVERY_SECONDS,
     ) -> None:
@@ -86,6 +91,8 @@ class Usage:
         self._lines = lines
         self._reserved = reserved
         self._load = load
+        # By tenant the UID of its work namespace: it is as old as the tenant, and a plane that is taken up again keeps it.
+        self._holders = holders
         self._every = every
         self._store = UsageStore(client, namespace, secrets.token_hex(8))
         self._pods = Informer(
@@ -145,22 +152,30 @@ class Usage:
         # Before the count, which forgets pods that are gone.
         load = [*self._load(meter.account_of)]
         found = [*meter.count(to, self._resting(), lines), *self._reserved(), *load]
+        holders = self._holders()
         for tally in found:
-            self._page.add(tally)
+            self._page.add(tally, holders.get(tally.account.tenant, ""))
         self._pending = [*self._pending, *found][-_MOST_PENDING_TALLIES:]
         if found or self._pending:
             await self._write(to)
+        await self._part(holders)
         return to < now - _COUNT_BEHIND
 
     async def _begin(self, now: int) -> Meter:
         """Continue from the pages on the host."""
         self._page = await self._store.open(now)
         self._pending = []
+        await self._part(self._holders())
         meter = Meter(self._page.until)
         for pod in self._pods.store.objects():
             meter.see(msgspec.convert(pod, Held), listed=True)
         self._meter, self._hears_claims = meter, False
         return meter
+
+    async def _part(self, holders: Mapping[str, str]) -> None:
+        """Begin another page once a tenant of this one is followed by another of its name, which holds nothing yet."""
+        if self._page.has_former(holders):
+            self._page = await self._store.close(self._page, await self._store.save(self._page))
 
     def _listen(self, meter: Meter) -> None:
         """Stop counting claims while the host's watch of them is silent, and resume all of them once it works again."""

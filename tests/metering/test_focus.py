@@ -33,7 +33,8 @@ def config_map(listed: str = LISTED, currency: Any = "EUR") -> dict[str, Any]:
 def bill(*usage: tuple[int, UsageKey, Sums], listed: Prices | None = None) -> list[dict[str, str]]:
     found = prices.read(config_map()) if listed is None else listed
     until = (max(hour for hour, _, _ in usage) + 1) * HOUR
-    return [dict(row) for row in focus.rows(usage, since=START, until=until, prices=found, account="bulkhead")]
+    rows = ((*row, "") for row in usage)
+    return [dict(row) for row in focus.rows(rows, since=START, until=until, prices=found, account="bulkhead")]
 
 
 def used(
@@ -116,6 +117,15 @@ def test_each_day_has_its_row_within_the_period_and_the_month() -> None:
 def test_without_a_price_an_account_costs_nothing_and_says_no_price() -> None:
     (row,) = bill(used(2), listed=Prices())
     assert (row["BilledCost"], row["ListUnitPrice"]) == ("0.000000", "")
+
+
+def test_two_tenants_that_had_a_name_on_one_day_have_rows_of_their_own() -> None:
+    usage = ((*used(hours), uid) for hours, uid in ((2, "u-1"), (3, "u-2"), (1, "u-2")))
+    found = list(focus.rows(usage, since=START, until=START + HOUR, prices=Prices(), account="bulkhead"))
+    assert [(row["x_TenantUid"], row["SubAccountId"], row["x_UsedHours"]) for row in found] == [
+        ("u-1", "red", "2.000000"),
+        ("u-2", "red", "4.000000"),
+    ]
 
 
 def test_a_tenants_name_is_no_formula() -> None:

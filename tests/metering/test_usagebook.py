@@ -65,6 +65,27 @@ def test_what_was_reserved_is_read_as_it_was_written() -> None:
     ]
 
 
+def test_a_page_knows_which_tenant_had_a_name_and_notices_another_one() -> None:
+    page = Page(7, 8 * HOUR, "w")
+    page.add(tally(), "u-1")
+    # The last time of the former one may be counted after its successor has been made.
+    page.add(tally(), "u-2")
+    page.add(tally(tenant="blue"))
+    found = usagebook.read(usagebook.write(page))
+    assert found == page
+    assert found.holders == {"red": "u-1"}
+    assert not found.has_former({"red": "u-1", "blue": "u-3"})
+    # A tenant that is gone without a successor starts no other page.
+    assert not found.has_former({})
+    assert found.has_former({"red": "u-2"})
+
+
+@pytest.mark.parametrize("holders", ["x", [], {"red": 3}, {"red": "u" * 65}])
+def test_malformed_uids_are_read_as_unknown(holders: object) -> None:
+    content = {"form": 1, "number": 7, "until": 9, "writer": "w", "rows": [], "holders": holders}
+    assert usagebook.read(zlib.compress(json.dumps(content).encode())).holders == {}
+
+
 def test_a_page_of_a_release_that_did_not_count_what_is_reserved_is_read() -> None:
     said = {"form": 1, "number": 7, "until": 9, "writer": "w", "rows": [[1, "red", "ml", "Job/a", GPU, "", 1, 2, 3]]}
     page = usagebook.read(zlib.compress(json.dumps(said).encode()))

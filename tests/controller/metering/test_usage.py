@@ -399,6 +399,37 @@ async def test_a_worker_without_a_job_is_idle(host: Host) -> None:
         await host.sums_are(a=(0, 50))
 
 
+async def test_a_tenant_that_takes_a_former_ones_name_is_counted_on_pages_of_its_own(host: Host) -> None:
+    holders = {host.tenant: "first"}
+
+    async def seconds() -> list[tuple[str, int]]:
+        rows = [(page.holders.get(host.tenant, ""), sums) for page in await host.pages() for _, _, sums in page.rows()]
+        return [(uid, round((sums.used + sums.idle) / 1000)) for uid, sums in rows]
+
+    usage = host.usage(holders=lambda: holders)
+    async with background(usage.run()):
+        await host.seen(usage, 0)
+        await host.run("a")
+        await host.seen(usage, 1)
+        await host.pass_time(60)
+        await host.delete("a")
+        await until(lambda: _gone(usage), "the end to be seen")
+        # The last ten seconds of the first one are not counted yet.
+        holders[host.tenant] = "second"
+        await host.pass_time(60)
+        await host.run("a")
+        await host.seen(usage, 1)
+        await host.pass_time(60)
+        assert await seconds() == [("first", 60), ("second", 50)]
+    # One that begins later finds it so, too.
+    holders[host.tenant] = "third"
+    usage = host.usage(holders=lambda: holders)
+    async with background(usage.run()):
+        await host.seen(usage, 1)
+        await host.pass_time(60)
+        assert await seconds() == [("first", 60), ("second", 50), ("third", 60)]
+
+
 async def test_the_measured_load_of_pods_is_stored_with_what_they_held(host: Host) -> None:
     await host.run("a", gpus=2)
     uid = (await host.client.get(kinds.PODS, "a", host.work))["metadata"]["uid"]

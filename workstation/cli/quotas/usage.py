@@ -32,7 +32,7 @@ from workstation.cli.output import document, plain, table
 from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas import own
 from workstation.cli.quotas.hostview import Reading, allowed, collected, device_lines
-from workstation.cli.quotas.usageforms import print_focus, print_idle, read_prices
+from workstation.cli.quotas.usageforms import billed, print_focus, print_idle, read_prices
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "tenant": ("tenant",),
@@ -138,7 +138,8 @@ def print_usage(request: UsageRequest) -> int:
         print_idle(idling(recent, now), request.form, measured=any(sums.measured for _, _, sums in recent))
         return Exit.DONE
     if request.form == "focus":
-        print_focus(rows, since=since, until=until, listed=priced, account=request.account)
+        listed_rows = billed(pages, open_rows, request.tenant)
+        print_focus(listed_rows, since=since, until=until, listed=priced, account=request.account)
         return Exit.DONE
     fields = (*_GROUPS[request.by], *_FLAVOR)
     empty = UsageKey("", "", "", "", "")

@@ -5,7 +5,7 @@ Both are computed by `bulkhead.metering`; here they are printed, and the prices 
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -14,7 +14,7 @@ from bulkhead.metering import focus, prices
 from bulkhead.metering.idling import BELOW, Idling
 from bulkhead.metering.meter import UsageKey
 from bulkhead.metering.prices import Prices, PricesError
-from bulkhead.metering.usagebook import Sums
+from bulkhead.metering.usagebook import Page, Sums
 from workstation.cli.arguments import Form
 from workstation.cli.failures import CliError
 from workstation.cli.output import document, plain, table
@@ -38,7 +38,18 @@ async def read_prices(client: Client, namespace: str) -> Prices:
         ) from error
 
 
-def print_focus(usage: Iterable[tuple[int, UsageKey, Sums]], *, since: int, until: int, listed: Prices, account: str) -> None:
+def billed(
+    pages: Sequence[Page], since_then: Iterable[tuple[int, UsageKey, Sums]], tenant: str | None
+) -> Iterator[focus.Billed]:
+    """The usage of pages and of the time since then, with the UID of the tenant that had the name."""
+    present = pages[-1].holders if pages else {}
+    for rows, holders in (*((page.rows(), page.holders) for page in pages), (since_then, present)):
+        for hour, account, sums in rows:
+            if not tenant or tenant == account.tenant:
+                yield hour, account, sums, plain(holders.get(account.tenant, ""))
+
+
+def print_focus(usage: Iterable[focus.Billed], *, since: int, until: int, listed: Prices, account: str) -> None:
     """The bill as CSV."""
     writer = csv.DictWriter(sys.stdout, focus.COLUMNS, lineterminator="\n")
     writer.writeheader()
