@@ -12,7 +12,7 @@ from bulkhead.api import labels
 from bulkhead.api.untrusted import mappings, text
 
 _LONGEST_NOTE: Final = 65_536
-_LONGEST_NAME: Final = 253
+_LONGEST_NAME: Final = 253  # as JSON writes it: other characters than those of Kubernetes' names take up to twelve
 
 
 def owners_of(noted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -33,4 +33,16 @@ def controller_of(noted: Mapping[str, Any]) -> Mapping[str, Any]:
 def owner_name(controller: Mapping[str, Any], pod: str) -> str:
     """The owner by which usage is summed up: the controller as `Job/train`, or `Pod/<name>` of a pod that none controls."""
     named = f"{text(controller.get('kind'))}/{text(controller.get('name'))}" if controller else f"Pod/{pod}"
-    return named[:_LONGEST_NAME]
+    return _cut(named[:_LONGEST_NAME])
+
+
+def _cut(name: str) -> str:
+    """As much of a name as is short enough in JSON, in which usage is stored: a tenant may write what it likes."""
+    if len(json.dumps(name)) - 2 <= _LONGEST_NAME:
+        return name
+    room = _LONGEST_NAME
+    for at, character in enumerate(name):
+        room -= len(json.dumps(character)) - 2
+        if room < 0:
+            return name[:at]
+    return name

@@ -13,6 +13,7 @@ import base64
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -30,6 +31,8 @@ _MOST_OF_TENANT: Final = 512
 # A page is closed when it is larger than this and its last hour is over; within the hour only if it would not fit otherwise.
 _FULL: Final = 64 * 1024
 _OVERFULL: Final = 512 * 1024
+# An API server accepts a ConfigMap of 1 MiB.
+_MOST_BYTES_STORED: Final = 960 * 1024
 _DAY: Final = 24 * HOUR
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 # Limits of what is read from a page.
@@ -94,6 +97,15 @@ class Page:
             account = account._replace(namespace=OTHERS, owner=OTHERS)
         rows[account] = rows.get(account, Sums()).plus(sums_of(tally))
 
+    def sum_up(self, tenant: str) -> None:
+        """Forget the namespaces and owners of a tenant."""
+        for hour, rows in self.hours.items():
+            found: dict[UsageKey, Sums] = {}
+            for account, sums in rows.items():
+                named = account._replace(namespace=OTHERS, owner=OTHERS) if account.tenant == tenant else account
+                found[named] = found.get(named, Sums()).plus(sums)
+            self.hours[hour] = found
+
     def has_former(self, present: Mapping[str, str]) -> bool:
         """Whether a tenant of this page has been followed by another one of its name; `present` are the UIDs by name."""
         return any(present.get(name, uid) != uid for name, uid in self.holders.items())
@@ -141,6 +153,21 @@ def write(page: Page) -> bytes:
     if page.holders:
         content["holders"] = dict(sorted(page.holders.items()))
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
+
+
+def fitted(page: Page) -> bytes:
+    """The same, after names were left out that make it larger than the host accepts: first of the tenant that has the most."""
+    stored = write(page)
+    while len(stored) > _MOST_BYTES_STORED:
+        sizes: Counter[str] = Counter()
+        for _, account, _ in page.rows():
+            if account.owner != OTHERS:
+                sizes[account.tenant] += len(json.dumps(account))
+        if not sizes:
+            break
+        page.sum_up(max(sizes, key=lambda tenant: (sizes[tenant], tenant)))
+        stored = write(page)
+    return stored
 
 
 def read(stored: bytes) -> Page:

@@ -90,7 +90,7 @@ class UsageStore:
 
     async def save(self, page: Page) -> bytes:
         """Write the open page; returns it as it is written."""
-        stored = usagebook.write(page)
+        stored = usagebook.fitted(page)
         body = usagebook.config_map(page, stored, closed=False)
         try:
             if self._version:

@@ -1,5 +1,7 @@
 """Pages of stored usage: what is read of them, their bounds, and which of them count."""
 
+import base64
+import hashlib
 import json
 import zlib
 
@@ -119,6 +121,28 @@ def test_rows_are_bounded_and_what_is_beyond_keeps_its_tenant() -> None:
     assert len(of_red) == 513
     assert sum(sums.used for sums in of_red.values()) == 6000
     assert sum(sums.used for account, sums in rows.items() if account.tenant != "red") == 12 * 512
+
+
+def test_a_page_fits_into_what_the_host_accepts_and_the_tenants_with_the_longest_names_lose_them_first() -> None:
+    page = Page(1, HOUR)
+    page.add(tally(owner="Job/honest", tenant="blue"))
+    for number in range(6 * 512):
+        noise = base64.b64encode(hashlib.shake_256(str(number).encode()).digest(186)).decode()
+        page.add(tally(owner=f"X/{noise}", tenant=f"t{number % 6}"))
+        page.add(Tally(1, UsageKey(f"t{number % 6}", "ml", f"X/{noise}", GPU, ""), 0, 0, 0, measured=2, busy=1))
+    total = sum(sums.used for _, _, sums in page.rows())
+    assert len(usagebook.write(page)) > 1024 * 1024
+    stored = usagebook.fitted(page)
+    assert len(stored) <= 960 * 1024
+    found = usagebook.read(stored)
+    assert sum(sums.used for _, _, sums in found.rows()) == total
+    owners = {account.tenant: account.owner for account in found.hours[1]}
+    assert owners["blue"] == "Job/honest"
+    assert 0 < sum(owner == usagebook.OTHERS for owner in owners.values()) < 6
+    # The control: a page that fits keeps every name.
+    small = Page(1, HOUR)
+    small.add(tally())
+    assert usagebook.fitted(small) == usagebook.write(small)
 
 
 def test_a_page_is_closed_when_its_day_is_over_or_when_it_is_large_and_its_hour_is_over() -> None:
