@@ -23,7 +23,7 @@ from bulkhead.work.remembered import Remembered
 from controller.dispatch import metrics, patches
 from controller.dispatch.apply import Writes, run_bounded, take_until_deadline
 from controller.dispatch.hostpod import Seen
-from controller.dispatch.quotas import Quota
+from controller.dispatch.quotas import Quota, notes_of
 from controller.dispatch.seen import Pods
 
 _log = logging.getLogger(__name__)
@@ -134,12 +134,13 @@ class Standings:
         return min(later, default=None)
 
     async def stand_down(self, quotas: Iterable[Quota]) -> None:
-        """Forget since when tenants are over their quota, because from now on it is not seen when that ends.
+        """Remove all notes, because from now on they are not corrected.
 
-        Otherwise the time would count for a later excess, whose pods would be reclaimed without the grace period.
+        The time since when a tenant is over its quota would count for a later excess, whose pods would be reclaimed without
+        the grace period. And what was borrowable once would bound a Slurm cluster, and be shown to the tenant, for ever.
         """
-        noted = [quota for quota in quotas if quota.tenant.over_since is not None]
-        await run_bounded(noted, lambda quota: self._write(quota, {ledger.OVER_SINCE: None}))
+        noted = [quota for quota in quotas if notes_of(quota)]
+        await run_bounded(noted, lambda quota: self._write(quota, dict.fromkeys(notes_of(quota))))
 
     def _changes(self, quota: Quota, lines: Mapping[Line, Standing], rules: Rules) -> dict[str, str | None]:
         """The annotations that have to change."""

@@ -233,7 +233,7 @@ class Turns:
         return 0.0
 
     async def stand_down(self) -> None:
-        """Remove the notes that hold only while turns are taken: what runs over a quota, and since when."""
+        """Remove the notes that hold only while turns are taken: what tenants have, and which pods run over their quota."""
         await self._verdicts.carry_out({}, {})
         await self._standings.stand_down(self.observed.quotas().values())
 

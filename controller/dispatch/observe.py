@@ -25,7 +25,7 @@ from bulkhead.work.clock import Clock
 from controller.dispatch.avoid import Avoided
 from controller.dispatch.keeps import Keeps
 from controller.dispatch.moves import Moves
-from controller.dispatch.quotas import Cohort, Kept, Quota, cohort_of, quota_of, without_standing, without_status
+from controller.dispatch.quotas import Cohort, Kept, Quota, cohort_of, notes_of, quota_of, without_standing, without_status
 from controller.dispatch.seen import Pods
 from controller.dispatch.workers import Workers
 from controller.slurm.board import Board
@@ -78,8 +78,9 @@ class Need:
 
         Their tenant was in a cohort before, or it still is by what was applied last: it is held or paused.
         """
-        quotas = await self._client.list_metadata(kinds.RESOURCE_QUOTAS, field_selector=_QUOTAS)
-        if any(ledger.OVER_SINCE in mapping(mapping(quota.get("metadata")).get("annotations")) for quota in quotas.items):
+        listed = await self._client.list_metadata(kinds.RESOURCE_QUOTAS, field_selector=_QUOTAS)
+        quotas = (quota_of(quota) for quota in listed.items)
+        if any(quota is not None and notes_of(quota) for quota in quotas):
             return True
         async for page in self._client.pages(kinds.PODS, field_selector=f"spec.nodeName=,{ALIVE}"):
             for raw in page.items:

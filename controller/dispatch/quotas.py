@@ -46,6 +46,16 @@ def quota_of(obj: Obj) -> Quota | None:
     return Quota(namespace, tenant, *(str(noted.get(name) or "") for name in (ledger.STANDING, ledger.QUEUE)))
 
 
+def notes_of(quota: Quota) -> list[str]:
+    """The annotations of the ledger that a quota has: they hold only while turns are taken."""
+    present = {
+        ledger.STANDING: bool(quota.standing),
+        ledger.QUEUE: bool(quota.queue),
+        ledger.OVER_SINCE: quota.tenant.over_since is not None,
+    }
+    return [name for name, there in present.items() if there]
+
+
 @dataclass(frozen=True, slots=True)
 class Cohort:
     """The rules of a cohort, and its last status."""

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from bulkhead.api import labels, names
 from bulkhead.api import ledger as notes
 from bulkhead.api.objects import Obj
 from bulkhead.kube.codec import Page
@@ -21,7 +22,7 @@ from controller.dispatch.loop import Ledger
 from controller.dispatch.observe import Need
 from controller.dispatch.quotas import Quota
 from controller.dispatch.seen import Pods
-from tests.controller.dispatch.pods import FakeHost, host_pod
+from tests.controller.dispatch.pods import SPACE, FakeHost, host_pod
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
 
@@ -58,6 +59,12 @@ async def test_a_ledger_at_rest_looks_again_for_pods_with_the_gate(monkeypatch: 
     assert not need.left
 
 
+def quota(tenant: str = "team", **annotations: str) -> Obj:
+    """The quota in the namespace of `team`, which is of this tenant by its label."""
+    meta = {"name": names.POD_QUOTA, "namespace": SPACE, "labels": {labels.TENANT: tenant}}
+    return {"metadata": meta | {"annotations": annotations}}
+
+
 class Host(FakeHost):
     """A host with these quotas and pods."""
 
@@ -75,22 +82,28 @@ class Host(FakeHost):
 @pytest.mark.parametrize(
     ("quotas", "pods", "left"),
     [
-        ([{"metadata": {"annotations": {notes.OVER_SINCE: "2026-01-01T00:00:00Z"}}}], [], True),
-        ([{"metadata": {}}], [host_pod(gated=True)], True),
-        ([{"metadata": {"annotations": {notes.STANDING: "{}"}}}], [host_pod()], False),
+        ([quota(**{notes.OVER_SINCE: "2026-01-01T00:00:00Z"})], [], True),
+        ([quota(**{notes.STANDING: "{}"})], [], True),
+        ([quota()], [host_pod(gated=True)], True),
+        # What no turn can remove does not wake it again and again.
+        ([quota(**{notes.OVER_SINCE: "x"}), quota("other", **{notes.STANDING: "{}"})], [host_pod()], False),
     ],
-    ids=["a note of an excess", "a pod with the gate", "neither"],
+    ids=["a note of an excess", "a standing", "a pod with the gate", "nothing"],
 )
 async def test_what_is_left_for_a_ledger_that_no_tenant_needs(quotas: list[Obj], pods: list[Obj], left: bool) -> None:
     assert await Need(Host(quotas, pods), lambda: None).any_left() is left
 
 
-async def test_a_ledger_that_comes_to_rest_forgets_since_when_tenants_are_over_their_quota() -> None:
+async def test_a_ledger_that_comes_to_rest_removes_what_it_noted_on_quotas() -> None:
     clock, host = FakeClock(), FakeHost()
     writes = Writes(host, Pods(clock.monotonic, lambda: None), clock, lambda: True)
-    over, within = (Quota(f"bh-{name}-work", Tenant(name, over_since=since), "") for name, since in (("a", 1.0), ("b", None)))
-    await Standings(host, writes, clock).stand_down([over, within])
-    assert host.asked == [("patch resourcequotas", "tenant-quota", {"metadata": {"annotations": {notes.OVER_SINCE: None}}})]
+    over = Quota("bh-a-work", Tenant("a", over_since=0.0), "")
+    judged = Quota("bh-b-work", Tenant("b"), '{"nvidia.com/gpu":{}}', "{}")
+    await Standings(host, writes, clock).stand_down([over, judged, Quota("bh-c-work", Tenant("c"), "")])
+    assert [body["metadata"]["annotations"] for _, _, body in host.asked] == [
+        {notes.OVER_SINCE: None},
+        {notes.STANDING: None, notes.QUEUE: None},
+    ]
 
 
 async def test_a_look_that_the_host_refuses_is_repeated_and_not_taken_for_nothing_left() -> None:
