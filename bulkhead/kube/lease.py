@@ -1,7 +1,8 @@
-"""Leader election by a Lease object: one holder, on local monotonic time only.
+"""Leader election by a Lease object: one holder, on local time only, which never runs backwards.
 
 Not fencing: a process that was stopped for longer than the lease may wake up and not know yet. So the holder treats the
-lease as lost when `renew_deadline` passed without a renewal, which is before others may take it (`duration`).
+lease as lost when `renew_deadline` passed without a renewal, which is before others may take it (`duration`). The time that
+its machine was suspended counts: another machine's process may have taken the lease meanwhile.
 
     acquire() ──> held ──> renew every `retry` s ──┬── renewed ──> held
                                                    └── deadline passed, or another process holds it ──> lost is set
@@ -10,7 +11,7 @@ lease as lost when `renew_deadline` passed without a renewal, which is before ot
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from bulkhead.kube.objects import version_of
 from bulkhead.kube.resources import LEASES
+from bulkhead.work.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +38,9 @@ class LeaderLease:
         duration: float = 15.0,
         renew_deadline: float = 10.0,
         retry: float = 2.0,
+        elapsed: Callable[[], float] | None = None,
     ) -> None:
+        """`elapsed` are seconds that never run backwards and go on while the machine is suspended."""
         self.lost = asyncio.Event()
         self.holder = ""
         self._client = client
@@ -46,6 +50,7 @@ class LeaderLease:
         self._duration = duration
         self._deadline = renew_deadline
         self._retry = retry
+        self._elapsed = elapsed or SystemClock().elapsed
         self._seen = ("", 0.0)
         self._renewed = 0.0
 
@@ -53,9 +58,10 @@ class LeaderLease:
     def held(self) -> bool:
         """Whether this process leads, as far as it can know.
 
-        Right even in a process that was stopped and has just woken up: nothing but the time of the last renewal counts.
+        Right even in a process that was stopped, or whose machine was suspended, and that has just woken up: nothing but the
+        time of the last renewal counts.
         """
-        in_time = asyncio.get_running_loop().time() < self._renewed + self._deadline
+        in_time = self._elapsed() < self._renewed + self._deadline
         return self.holder == self._identity and not self.lost.is_set() and in_time
 
     @contextlib.asynccontextmanager
@@ -75,7 +81,7 @@ class LeaderLease:
         """Return when the lease is ours, however long that takes."""
         self.lost.clear()
         while True:
-            self._renewed = asyncio.get_running_loop().time()
+            self._renewed = self._elapsed()
             try:
                 async with asyncio.timeout(self._deadline / 2):
                     taken = await self._claim()
@@ -91,10 +97,10 @@ class LeaderLease:
         """Renew until the lease is lost; then set `lost` and return."""
         while True:
             await asyncio.sleep(self._retry)
-            left = self._renewed + self._deadline - asyncio.get_running_loop().time()
+            left = self._renewed + self._deadline - self._elapsed()
             if left <= 0:
                 break
-            started = asyncio.get_running_loop().time()
+            started = self._elapsed()
             try:
                 async with asyncio.timeout(min(left, self._deadline / 2)):
                     if await self._claim():
@@ -160,7 +166,7 @@ class LeaderLease:
 
     def _expired(self, lease: Obj) -> bool:
         """Whether the lease was not written for its whole duration, by our own clock: clocks of others are never compared."""
-        now = asyncio.get_running_loop().time()
+        now = self._elapsed()
         version = version_of(lease)
         if self._seen[0] != version:
             self._seen = (version, now)

@@ -58,6 +58,19 @@ async def test_a_leader_who_cannot_renew_steps_down(own_server: ApiServer) -> No
             assert not claim.held
 
 
+async def test_a_leader_whose_machine_was_suspended_leads_no_more_when_it_wakes(host_client: Client, namespace: str) -> None:
+    suspended = 0.0
+    claim = LeaderLease(
+        host_client, namespace, "leader", "sleeper", retry=0.1, elapsed=lambda: asyncio.get_running_loop().time() + suspended
+    )
+    await claim.acquire()
+    assert claim.held
+    suspended = 3600.0
+    assert not claim.held
+    await asyncio.wait_for(claim.renew(), 60)
+    assert claim.lost.is_set()
+
+
 async def test_many_claim_and_one_gets_it(host_config: KubeConfig, namespace: str) -> None:
     async with Client(host_config, user_agent="t", field_manager="t") as client:
         claims = [lease(client, namespace, f"c{number}") for number in range(5)]
