@@ -24,7 +24,7 @@ from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key
 from bulkhead.work.backoff import PerKeyBackoff
-from bulkhead.work.clock import Clock, SystemClock
+from bulkhead.work.clock import Clock, MachineClock, SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from syncer import issuers, metrics
@@ -109,7 +109,9 @@ class Places:
 class Session:
     """Everything of one tenant."""
 
-    def __init__(self, settings: Settings, plane: Client, host: Client, clock: Clock | None = None, *, pod: str = "") -> None:
+    def __init__(
+        self, settings: Settings, plane: Client, host: Client, clock: MachineClock | None = None, *, pod: str = ""
+    ) -> None:
         """`pod`: the name of the pod that this process runs in; empty outside of one."""
         self._clock = clock or SystemClock()
         self.tenure = Tenure(host, settings.plane_namespace, pod, self._clock)

@@ -18,7 +18,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError, NotFound, NotServed, Throttled, Unauthorized, Unavailable
 from bulkhead.kube.objects import uid_of
 from bulkhead.kube.resources import PODS
-from bulkhead.work.clock import Clock
+from bulkhead.work.clock import MachineClock
 from syncer import metrics
 
 _log = logging.getLogger(__name__)
@@ -34,14 +34,15 @@ _NO_WORD: Final = (NotServed, Unauthorized, Unavailable, Throttled)
 class Tenure:
     """The host's word on the pod of this process. Without the name of a pod, work never waits."""
 
-    def __init__(self, host: Client, namespace: str, pod: str, clock: Clock) -> None:
+    def __init__(self, host: Client, namespace: str, pod: str, clock: MachineClock) -> None:
         self._host = host
         self._namespace = namespace
         self._pod = pod
         self._clock = clock
         self._uid = ""
         self._over = ""
-        self._heard = clock.monotonic()
+        # Time in which the machine was suspended counts: the host may have moved the syncer meanwhile.
+        self._heard = clock.elapsed()
         self._logged = ""
         self._at_once = asyncio.Event()
 
@@ -52,7 +53,7 @@ class Tenure:
 
     def suspended(self) -> str:
         """Why work waits; empty while it goes on."""
-        silent = self.applies and self._clock.monotonic() - self._heard > SILENCE_SECONDS
+        silent = self.applies and self._clock.elapsed() - self._heard > SILENCE_SECONDS
         return self._over or (f"no word of the host's API for {SILENCE_SECONDS:g} s" if silent else "")
 
     async def granted(self) -> None:
@@ -80,7 +81,7 @@ class Tenure:
 
     async def _ask(self) -> None:
         # The answer may lie there for long before a process that stood still reads it.
-        began = self._clock.monotonic()
+        began = self._clock.elapsed()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 pod = await self._host.get(PODS, self._pod, self._namespace)

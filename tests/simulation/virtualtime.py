@@ -60,6 +60,9 @@ class LoopClock:
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
 
+    def elapsed(self) -> float:
+        return self.monotonic()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

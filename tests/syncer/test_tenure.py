@@ -34,8 +34,8 @@ class Host:
 class Bench:
     """A tenure, the host's answers, and the clock."""
 
-    def __init__(self, pod: str = "syncer-a") -> None:
-        self.clock, self.host = FakeClock(), Host()
+    def __init__(self, pod: str = "syncer-a", clock: FakeClock | None = None) -> None:
+        self.clock, self.host = clock or FakeClock(), Host()
         self.tenure = Tenure(self.host, "bh-red", pod, self.clock)  # type: ignore[arg-type]
         self._task = asyncio.create_task(self.tenure.run())
 
@@ -135,6 +135,26 @@ async def test_a_process_that_stood_still_asks_before_it_works() -> None:
     bench.clock.advance(SILENCE_SECONDS + 1)
     assert bench.tenure.suspended()
     await bench.settle()
+    assert bench.tenure.suspended() == ""
+    await bench.stop()
+
+
+class SleepyClock(FakeClock):
+    """The clock of a machine that was suspended for a while, in which its monotonic time stood still."""
+
+    suspended = 0.0
+
+    def elapsed(self) -> float:
+        return super().elapsed() + self.suspended
+
+
+async def test_a_process_whose_machine_was_suspended_asks_before_it_works() -> None:
+    clock = SleepyClock()
+    bench = Bench(clock=clock)
+    await bench.pass_by(1)
+    clock.suspended = SILENCE_SECONDS + 1
+    assert bench.tenure.suspended()
+    await bench.pass_by(ASK_SECONDS)
     assert bench.tenure.suspended() == ""
     await bench.stop()
 
