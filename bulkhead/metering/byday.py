@@ -24,6 +24,8 @@ class DayLine(NamedTuple):
     day: int
     resource: str
     flavor: str
+    # The UID of the tenant that had the name; "" if the page does not say it.
+    holder: str = ""
 
 
 ByDay: TypeAlias = Mapping[DayLine, Sums]
@@ -39,17 +41,23 @@ def sums_by_day(page: Page) -> ByDay:
     found: dict[DayLine, Sums] = {}
     for hour, rows in page.hours.items():
         for account, sums in rows.items():
-            line = DayLine(account.tenant, hour // _HOURS, account.resource, account.flavor)
+            holder = page.holders.get(account.tenant, "")
+            line = DayLine(account.tenant, hour // _HOURS, account.resource, account.flavor, holder)
             found[line] = found.get(line, Sums()).plus(sums)
     return found
 
 
-def own_usages(parts: Iterable[ByDay], until: int) -> dict[str, OwnUsage]:
-    """What each tenant held on the days that are shown; nothing of a tenant that held nothing. `until` in milliseconds."""
+def own_usages(parts: Iterable[ByDay], until: int, present: Mapping[str, str]) -> dict[str, OwnUsage]:
+    """What each tenant held on the days that are shown; nothing of a tenant that held nothing. `until` in milliseconds.
+
+    `present` has the UIDs of the tenants that have the names now: nothing is shown that is known to be another's.
+    """
     since, merged = first_day(until), dict[DayLine, Sums]()
     for part in parts:
-        for line, sums in part.items():
-            if line.day >= since and sums.used + sums.idle:
+        for found, sums in part.items():
+            is_its_own = found.holder in {"", present.get(found.tenant, found.holder)}
+            if found.day >= since and sums.used + sums.idle and is_its_own:
+                line = found._replace(holder="")
                 merged[line] = merged.get(line, Sums()).plus(sums)
     rows: dict[str, list[DayUse]] = {}
     for line, sums in merged.items():
@@ -60,8 +68,8 @@ def own_usages(parts: Iterable[ByDay], until: int) -> dict[str, OwnUsage]:
 def of_present(usage: OwnUsage, made: str) -> OwnUsage:
     """Without what a former tenant of the name held. `made` is the day on which the present one was made, as 2026-06-01.
 
-    Usage is metered by name. A day that both had cannot be told apart, and is left out; a former one that held something on
-    that day alone is not noticed.
+    Of pages that do not say who had the name. A day that both had cannot be told apart there, and is left out; a former one
+    that held something on that day alone is not noticed.
     """
     former = any(row.day < made for row in usage.rows)
     return replace(usage, rows=tuple(row for row in usage.rows if row.day > made or (row.day == made and not former)))

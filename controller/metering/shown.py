@@ -61,13 +61,12 @@ class Shown:
             return
         until = page.until
         await self._read_closed(until)
-        usages = own_usages([*self._closed.values(), sums_by_day(page)], until)
         selector = f"metadata.name={names.POD_QUOTA}"
         # The namespace is as old as the tenant, and a plane that is taken up again keeps it.
-        made = {
-            str(found["metadata"]["name"]): str(found["metadata"]["creationTimestamp"])[:_DATE_CHARACTERS]
-            for found in (await self._client.list(kinds.NAMESPACES)).items
-        }
+        namespaces = [mapping(found.get("metadata")) for found in (await self._client.list(kinds.NAMESPACES)).items]
+        made = {str(meta["name"]): str(meta["creationTimestamp"])[:_DATE_CHARACTERS] for meta in namespaces}
+        present = {names.tenant_of_work(str(meta["name"])): str(meta["uid"]) for meta in namespaces}
+        usages = own_usages([*self._closed.values(), sums_by_day(page)], until, present)
         due = []
         for quota in (await self._client.list(kinds.RESOURCE_QUOTAS, field_selector=selector)).items:
             meta = mapping(quota.get("metadata"))
