@@ -32,6 +32,8 @@ _PAGES_KEPT: Final = 400 * 24 * HOUR
 _MOST_BYTES_OF_PAGES: Final = 128 * 1024 * 1024
 # After a longer gap, usage before it is not recovered from pods.
 _LONGEST_GAP: Final = 40 * 24 * HOUR
+# The clock of the process that counted before may have been ahead by so much: this one counts on once it has caught up.
+_LONGEST_AHEAD: Final = HOUR
 
 
 class OvertakenError(Exception):
@@ -78,7 +80,7 @@ class UsageStore:
             page = Page(last + 1, await self._end_of(closed, begun))
         if any(closed_page.number == page.number and closed_page.until >= page.until for closed_page in closed):
             page = Page(page.number + 1, page.until)
-        page.until = min(max(page.until, now - _LONGEST_GAP), now)
+        page.until = max(page.until if page.until <= now + _LONGEST_AHEAD else now, now - _LONGEST_GAP)
         page.writer = self._writer
         if is_mended:
             metrics.pages.labels("repaired").inc()

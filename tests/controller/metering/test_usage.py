@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -181,6 +181,23 @@ async def test_what_pods_hold_is_stored_by_owner_and_goes_on_over_a_restart(host
         await host.sums_are(a=(2 * (60 + 1200 + 60 - 10), 20), b=(650, 10))
     value = metrics.seconds.labels(host.tenant, GPU, "", "used")._value.get()
     assert value == 2 * (60 + 1200 + 60 - 10) + 650
+
+
+async def test_a_process_whose_clock_is_behind_the_last_ones_counts_nothing_twice(host: Host) -> None:
+    usage = host.usage()
+    async with background(usage.run()):
+        await host.seen(usage, 0)
+        await host.run("a")
+        await host.seen(usage, 1)
+        await host.pass_time(60)
+        await host.sums_are(a=(40, 10))
+    # Another machine leads, and five minutes pass by its clock until it is where the first one was.
+    host.clock = FakeClock(START - timedelta(seconds=240))
+    usage = host.usage()
+    async with background(usage.run()):
+        await host.seen(usage, 1)
+        await host.pass_time(360)
+        await host.sums_are(a=(100, 10))
 
 
 async def test_what_is_reserved_is_stored_and_is_not_counted_again_after_a_restart(host: Host) -> None:
