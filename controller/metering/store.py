@@ -140,7 +140,9 @@ class UsageStore:
         size = 0
         for closed_page in sorted(await self._closed(), key=lambda closed_page: closed_page.number, reverse=True):
             size += closed_page.size
-            if closed_page.until < now - _PAGES_KEPT or size > _MOST_BYTES_OF_PAGES:
+            # A page whose annotation was lost does not say how old it is; it goes by size, after those that were closed later.
+            is_old = 0 < closed_page.until < now - _PAGES_KEPT
+            if is_old or size > _MOST_BYTES_OF_PAGES:
                 await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
 
     async def _own_write(self, number: int, error: Exception) -> None:

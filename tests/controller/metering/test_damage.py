@@ -141,6 +141,19 @@ async def test_a_controller_that_counts_writes_over_a_foreign_change_and_loses_n
     assert not stored.get("immutable")
 
 
+async def test_a_closed_page_that_lost_its_notes_is_not_taken_for_an_old_one(host: Host) -> None:
+    await two_closed_pages(host)
+    now, day = round(host.moment() * 1000), 24 * HOUR
+    (first, _), _ = sorted(await closed_pages(host))
+    await host.client.patch(kinds.CONFIG_MAPS, first, {"metadata": {"annotations": {labels.USAGE_UNTIL: None}}}, host.system)
+    store = UsageStore(host.client, host.system, "after")
+    await store.tidy(now)
+    assert first in {name for name, _ in await closed_pages(host)}
+    # The control: one that says that it is too old goes.
+    await store.tidy(now + 401 * day)
+    assert [name for name, _ in await closed_pages(host)] == [first]
+
+
 async def _gone(host: Host, usage: Any) -> None:
     async def so() -> bool:
         return any(known.gone for known in usage._meter._known.values())
