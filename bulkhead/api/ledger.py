@@ -38,7 +38,7 @@ STANDING: Final = "ledger.bulkhead.dev/standing"
 QUEUE: Final = "ledger.bulkhead.dev/queue"
 # On the same, by the controller: what the tenant was given of each line, which the ledger goes by (`bulkhead.ledger.given`).
 GIVEN: Final = "bulkhead.dev/given"
-# On the same: since when it holds more than its ceiling, where the cohort takes that back.
+# On the same: since when it holds more than its ceiling of each line, where the cohort takes that back.
 OVER_SINCE: Final = "ledger.bulkhead.dev/over-since"
 BY_LEDGER: Final = (ADMITTED, VERDICT, RECLAIM)
 
@@ -266,6 +266,20 @@ def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[
         if len(numbers) == len(_COUNTS):
             found[line_named(name)] = numbers
     return found
+
+
+def write_over_since(since: Mapping[tuple[str, str], float]) -> str:
+    """The text of annotation `OVER_SINCE`: by flavor and resource the time."""
+    return _text({line_name(*line): moment(at) for line, at in sorted(since.items())})
+
+
+def read_over_since(value: Any, lines: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
+    """The times by line; empty if nothing is noted. An older ledger noted one time, which counts for all of the `lines`."""
+    one = seconds(value)
+    if one is not None:
+        return dict.fromkeys(lines, one)
+    noted = list(read_object(value).items())[:_LINES]
+    return {line_named(name): at for name, text in noted if (at := seconds(text)) is not None}
 
 
 def write_queue(queue: Mapping[str, Place]) -> str:

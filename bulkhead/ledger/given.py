@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bulkhead.api import durations, labels
-from bulkhead.api.ledger import GIVEN, OVER_SINCE, line_name, line_named, read_object, seconds
+from bulkhead.api.ledger import GIVEN, OVER_SINCE, line_name, line_named, read_object, read_over_since
 from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.ledger.model import Flavor, Line, Rules, Share, Tenant
@@ -52,22 +52,24 @@ def tenant_of(quota: Mapping[str, Any]) -> Tenant | None:
     name = text(mapping(meta.get("labels")).get(labels.TENANT))
     if not name:
         return None
-    since = seconds(annotations.get(OVER_SINCE))
+    over = annotations.get(OVER_SINCE)
     noted = read_object(annotations.get(GIVEN))
     if not noted:
-        return Tenant(name, shares=_counted(quota), over_since=since)
+        counted = _counted(quota)
+        return Tenant(name, shares=counted, over_since=read_over_since(over, counted))
     lines = list(mapping(noted.get("lines")).items())[:_MOST_LINES]
+    shares = {line_named(line): _read_share(mapping(share)) for line, share in lines}
     weight = noted.get("weight")
     return Tenant(
         name,
         cohort=text(noted.get("cohort")),
         weight=weight if type(weight) is int and 1 <= weight <= _LARGEST_WEIGHT else 1,
-        shares={line_named(line): _read_share(mapping(share)) for line, share in lines},
+        shares=shares,
         prefers={
             resource: tuple(flavor for flavor in sequence(flavors) if isinstance(flavor, str))
             for resource, flavors in mapping(noted.get("prefers")).items()
         },
-        over_since=since,
+        over_since=read_over_since(over, shares),
         devices={name: resource for name, resource in mapping(noted.get("devices")).items() if isinstance(resource, str)},
     )
 

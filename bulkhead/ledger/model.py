@@ -74,8 +74,8 @@ class Tenant:
     shares: Mapping[Line, Share] = field(default_factory=dict)
     # Flavors in the order of preference, by resource.
     prefers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Since when it holds more than its ceiling, if that is recorded; only with over_quota Reclaim.
-    over_since: float | None = None
+    # Since when it holds more than its ceiling, of each line for which that is recorded; only with over_quota Reclaim.
+    over_since: Mapping[Line, float] = field(default_factory=dict)
     # Device class -> the resource that each of its devices counts as.
     devices: Mapping[str, str] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@
 Pure. A reclamation holds until its pods are gone; `Books.comes` makes it known to the rest of the turn.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bulkhead.ledger import verdict
@@ -108,13 +108,10 @@ def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: floa
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
         ends = _grace_ends(tenant, rules)
-        if ends is None:
-            continue
-        if ends > now:
-            times.append(ends)
-            continue
+        times.extend(at for at in ends.values() if at > now)
+        due = {line for line, at in ends.items() if at <= now}
         deadline = now + rules.reclaim_within
-        for group in _too_much(name, books, candidates):
+        for group in _too_much(name, books, candidates, due) if due else ():
             yield Reclamation(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED))
 
 
@@ -123,25 +120,33 @@ def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dic
     found: dict[str, PodVerdict] = {}
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
-        ends = _grace_ends(tenant, rules)
-        # The turn that first sees the excess records its time; the next turn writes the messages.
-        if not books.now.account.over(name) or (ends is None and rules.over_quota == "Reclaim"):
-            continue
-        notice = verdict.over_quota(ends)
-        found |= {pod.uid: notice for group in _too_much(name, books, candidates) for pod in group.pods}
+        for at, lines in _fates(tenant, rules, books.now.account.over(name)):
+            notice = verdict.over_quota(at)
+            found |= {pod.uid: notice for group in _too_much(name, books, candidates, lines) for pod in group.pods}
     return found
 
 
-def _grace_ends(tenant: Tenant, rules: Rules) -> float | None:
-    """When pods over a tenant's quota begin to be reclaimed; None: never, or the start of the excess is not recorded yet."""
-    if rules.over_quota != "Reclaim" or tenant.over_since is None:
-        return None
-    return tenant.over_since + rules.over_quota_grace
+def _fates(tenant: Tenant, rules: Rules, over: Iterable[Line]) -> list[tuple[float | None, set[Line]]]:
+    """When pods over the tenant's quota of which lines begin to be reclaimed, the latest first; None: never."""
+    lines = set(over)
+    if rules.over_quota == "Keep":
+        return [(None, lines)] if lines else []
+    # The turn that first sees the excess records its time; the next turn writes the messages.
+    ends = {line: at for line, at in _grace_ends(tenant, rules).items() if line in lines}
+    return [(end, {line for line, at in ends.items() if at == end}) for end in sorted(set(ends.values()), reverse=True)]
 
 
-def _too_much(tenant: str, books: Books, candidates: Candidates) -> list[Group]:
-    """The whole groups to reclaim until the tenant holds no more than its ceiling."""
+def _grace_ends(tenant: Tenant, rules: Rules) -> dict[Line, float]:
+    """When pods over a tenant's quota of a line begin to be reclaimed; without lines whose excess is not recorded yet."""
+    recorded = tenant.over_since if rules.over_quota == "Reclaim" else {}
+    return {line: since + rules.over_quota_grace for line, since in recorded.items()}
+
+
+def _too_much(tenant: str, books: Books, candidates: Candidates, lines: Collection[Line] | None = None) -> list[Group]:
+    """The whole groups to reclaim until the tenant holds no more than its ceiling: of all lines, or of some."""
     excess = books.excess(tenant)
+    if lines is not None:
+        excess = {line: number if line in lines else min(number, 0) for line, number in excess.items()}
     taken = []
     for group in candidates.of(tenant):
         if not _is_over(excess):

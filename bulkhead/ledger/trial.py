@@ -83,7 +83,8 @@ def _with(snapshot: Snapshot, changes: Mapping[str, Mapping[Line, Share]]) -> Sn
 
 def _since(snapshot: Snapshot, over: Iterable[str], now: float, losses: Iterable[Loss]) -> Snapshot:
     """The snapshot in which the grace period of these tenants begins now, and the lost pods are being reclaimed."""
-    tenants = {**snapshot.tenants, **{name: replace(snapshot.tenants[name], over_since=now) for name in over}}
+    begun = {name: replace(found, over_since=dict.fromkeys(found.shares, now)) for name, found in snapshot.tenants.items()}
+    tenants = {**snapshot.tenants, **{name: begun[name] for name in over}}
     gone = {loss.pod.uid: loss for loss in losses}
     pods = tuple(
         replace(pod, reclaim_by=gone[pod.uid].by, reclaim_cause=gone[pod.uid].cause) if pod.uid in gone else pod

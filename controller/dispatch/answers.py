@@ -146,9 +146,13 @@ class Standings:
         """The annotations that have to change."""
         text = ledger.write_standing({line: dataclasses.asdict(standing) for line, standing in lines.items()})
         changes: dict[str, str | None] = {} if text == quota.standing else {ledger.STANDING: text}
-        over = rules.over_quota == "Reclaim" and any(standing.used > standing.ceiling for standing in lines.values())
-        if over != (quota.tenant.over_since is not None):
-            changes[ledger.OVER_SINCE] = ledger.moment(self._clock.now().timestamp()) if over else None
+        is_recorded = rules.over_quota == "Reclaim"
+        over = {line for line, standing in lines.items() if is_recorded and standing.used > standing.ceiling}
+        noted = quota.tenant.over_since
+        if over != set(noted):
+            now = self._clock.now().timestamp()
+            since = {line: noted.get(line, now) for line in over}
+            changes[ledger.OVER_SINCE] = ledger.write_over_since(since) if since else None
         return changes
 
     async def _write(self, quota: Quota, changes: dict[str, str | None]) -> None:

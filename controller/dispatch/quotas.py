@@ -51,7 +51,7 @@ def notes_of(quota: Quota) -> list[str]:
     present = {
         ledger.STANDING: bool(quota.standing),
         ledger.QUEUE: bool(quota.queue),
-        ledger.OVER_SINCE: quota.tenant.over_since is not None,
+        ledger.OVER_SINCE: bool(quota.tenant.over_since),
     }
     return [name for name, there in present.items() if there]
 

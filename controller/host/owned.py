@@ -166,7 +166,7 @@ class Owned:
     def _note(self, tenant: str, quota: Obj | None) -> None:
         """Keep a tenant's record, and enqueue the others of its cohort if it has changed."""
         before, noted = self._given.pop(tenant, None), tenant_of(quota) if quota is not None else None
-        now = replace(noted, over_since=None) if noted is not None and noted.cohort else None
+        now = replace(noted, over_since={}) if noted is not None and noted.cohort else None
         if now is not None:
             self._given[tenant] = now
         if now == before:

@@ -59,7 +59,7 @@ def snapshot_of(case: dict[str, Any]) -> Snapshot:
     for name, said in case["tenants"].items():
         shares = said if isinstance(said, dict) else {"nominal": said}
         share = Share(shares["nominal"], shares.get("borrowing"), shares.get("lending"))
-        over_since = NOW - shares["over"] if "over" in shares else None
+        over_since = {("", GPU): NOW - shares["over"]} if "over" in shares else {}
         tenants[name] = Tenant(name, COHORT, shares={("", GPU): share}, over_since=over_since)
     pods = pods_of(case.get("running", []), "r", Stage.BOUND) + pods_of(case.get("waiting", []), "w", Stage.WAITING)
     rules = {COHORT: Rules(**case["rules"])} if "rules" in case else {}
@@ -113,7 +113,7 @@ def test_pods_over_a_lowered_quota_are_told_until_they_go(policy: Any, since: fl
     # The oldest has quota; the gang and the one of lower priority do not.
     running = ["ada 4 n0 age 900", "ada 2 n0 x2 age 800", "ada 1 n1 !-1 age 850"]
     found = snapshot_of({"tenants": {"ada": {"nominal": 4, "borrowing": 0}}, "nodes": 2, "running": running})
-    tenants = {"ada": replace(found.tenants["ada"], over_since=since)}
+    tenants = {"ada": replace(found.tenants["ada"], over_since={} if since is None else {("", GPU): since})}
     decisions = decide(replace(found, tenants=tenants, rules={COHORT: Rules(over_quota=policy)}), NOW)
     said = {uid: f"{each.why}: {each.message}" for uid, each in decisions.notices.items()}
     text = f"{ledger.OVER_QUOTA}: the quota of its tenant was lowered: {told}"
@@ -284,6 +284,26 @@ def test_no_tenant_reclaims_from_one_that_borrows_no_more_than_it_would(monkeypa
 def _would_have_nothing(search: Any) -> None:
     search._side = search.books.later
     search._within, search._would, search._has, search._places = False, -1.0, -1.0, 48
+
+
+def test_a_quota_that_is_lowered_has_its_grace_whatever_is_over_of_another_line() -> None:
+    """Of the GPUs the tenant has held too much for hours: a claim holds them, or a pod on a node that is lost."""
+    tenant = Tenant("ada", COHORT, shares={("", GPU): Share(0, 0), ("", MIG): Share(1, 0)}, over_since={("", GPU): NOW - 9000.0})
+    pods = (pod_of("ada", "gpu", {GPU: 1}, 1.0), pod_of("ada", "old", {MIG: 1}, 1.0), pod_of("ada", "new", {MIG: 1}, 2.0))
+    node = Node("n0", {GPU: 8, MIG: 8, "pods": 10})
+    rules = {COHORT: Rules(over_quota="Reclaim")}
+
+    def decided(**since: float) -> Decisions:
+        noted = {("", {"gpu": GPU, "mig": MIG}[name]): at for name, at in since.items()}
+        return decide(Snapshot({"ada": replace(tenant, over_since=noted)}, (node,), pods, rules), NOW)
+
+    assert [reclaim.pod.uid for reclaim in decided(gpu=NOW - 9000.0).reclaim] == ["gpu"]
+    began = decided(gpu=NOW - 9000.0, mig=NOW - 30.0)
+    assert [reclaim.pod.uid for reclaim in began.reclaim] == ["gpu"]
+    assert set(began.notices) == {"new"}
+    assert began.next_at is not None
+    assert began.next_at <= NOW - 30.0 + Rules().over_quota_grace
+    assert {reclaim.pod.uid for reclaim in decided(gpu=NOW - 9000.0, mig=NOW - 600.0).reclaim} == {"gpu", "new"}
 
 
 def test_pods_over_a_lowered_quota_are_told_of_every_tenant() -> None:

@@ -46,7 +46,11 @@ def test_without_a_note_the_devices_that_the_host_counts_are_the_tenants_own() -
     hard = {"requests.nvidia.com/gpu": "8", "requests.hugepages-2Mi": "1Gi", "requests.cpu": "64", "pods": "100", "x/y": "3"}
     found = tenant_of(quota(hard=hard, since="2026-11-24T12:00:00Z"))
     shares = {("", GPU): Share(8, 0, 0), ("", "hugepages-2Mi"): Share(1 << 30, 0, 0)}
-    assert found == Tenant("team-a", shares=shares, over_since=1795521600.0)
+    # One time, as an older ledger notes it, is that of every line.
+    assert found == Tenant("team-a", shares=shares, over_since=dict.fromkeys(shares, 1795521600.0))
+    found = tenant_of(quota(hard=hard, since='{"nvidia.com/gpu@h100":"2026-11-24T12:00:00Z","x/y":"later"}'))
+    assert found is not None
+    assert found.over_since == {("h100", GPU): 1795521600.0}
 
 
 def test_a_quota_without_a_tenant_belongs_to_none() -> None:

@@ -302,9 +302,9 @@ class World:
     def _note_over(self, decisions: Decisions) -> None:
         """As the shell notes since when a tenant holds more than its ceiling."""
         for name, lines in decisions.standings.items():
-            over = any(each.used > each.ceiling for each in lines.values())
+            over = [line for line, each in lines.items() if each.used > each.ceiling and self.rules.over_quota == "Reclaim"]
             since = self.tenants[name].over_since
-            wanted = (self.now if since is None else since) if over and self.rules.over_quota == "Reclaim" else None
+            wanted = {line: since.get(line, self.now) for line in over}
             if wanted != since:
                 self.tenants[name] = replace(self.tenants[name], over_since=wanted)
 

@@ -97,7 +97,7 @@ async def test_what_is_left_for_a_ledger_that_no_tenant_needs(quotas: list[Obj],
 async def test_a_ledger_that_comes_to_rest_removes_what_it_noted_on_quotas() -> None:
     clock, host = FakeClock(), FakeHost()
     writes = Writes(host, Pods(clock.monotonic, lambda: None), clock, lambda: True)
-    over = Quota("bh-a-work", Tenant("a", over_since=0.0), "")
+    over = Quota("bh-a-work", Tenant("a", over_since={("", "nvidia.com/gpu"): 0.0}), "")
     judged = Quota("bh-b-work", Tenant("b"), '{"nvidia.com/gpu":{}}', "{}")
     await Standings(host, writes, clock).stand_down([over, judged, Quota("bh-c-work", Tenant("c"), "")])
     assert [body["metadata"]["annotations"] for _, _, body in host.asked] == [
