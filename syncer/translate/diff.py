@@ -15,6 +15,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import parse
 from bulkhead.api.quantity import same as same_quantity
 from bulkhead.api.untrusted import mapping, sequence
+from syncer.translate import mergepatch
 from syncer.translate.kinds.gate import MADE_ONCE
 from syncer.translate.kinds.pod import GENERATION
 from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
@@ -26,6 +27,8 @@ MERGE: Final = "application/merge-patch+json"
 _RESIZABLE: Final = ("cpu", "memory")
 # What a host pod was made with: nothing that is patched later.
 _FIXED: Final = frozenset({ASKED_WITH, MADE_FOR, *MADE_ONCE})
+# What selects pods: each further term selects fewer, so here what the host has besides counts.
+_SELECTORS: Final = frozenset({"podSelector", "selector"})
 # Fields of a Service for which the host has no default: a value that is no longer wanted has to be removed.
 _NOT_DEFAULTED: Final = ("selector", "publishNotReadyAddresses")
 
@@ -271,13 +274,18 @@ def _stamped_spec(desired: Obj, actual: Obj) -> Any:
     stamp = ("metadata", "annotations", WANTED)
     if _at(desired, stamp) == _at(actual, stamp) and _within(desired.get("spec"), actual.get("spec")):
         return None
-    return _content(desired.get("spec"), actual.get("spec"))
+    # At every depth: a merge patch keeps what it does not name, and a selector would keep the terms that it had before.
+    return mergepatch.between(dict(mapping(actual.get("spec"))), dict(mapping(desired.get("spec")))) or None
 
 
 def _within(wanted: Any, there: Any) -> bool:
     """Whether `there` has all of `wanted`; what the host filled in besides does not count."""
     if isinstance(wanted, Mapping):
-        return all(_within(value, mapping(there).get(key)) for key, value in wanted.items())
+        return all(
+            _without_null(value) == _without_null(held) if key in _SELECTORS else _within(value, held)
+            for key, value in wanted.items()
+            for held in (mapping(there).get(key),)
+        )
     if isinstance(wanted, list):
         held = sequence(there)
         return len(wanted) == len(held) and all(_within(one, other) for one, other in zip(wanted, held, strict=True))

@@ -81,6 +81,22 @@ async def test_item_82_a_changed_policy_is_the_same_on_the_host(bed: SyncerBed) 
     await until(followed, "the removed rules are gone on the host")
 
 
+async def test_a_policy_that_selects_other_pods_selects_no_longer_by_what_it_did(bed: SyncerBed) -> None:
+    both = {"matchLabels": {"app": "db"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}
+    await policy(bed, "db", podSelector=both, policyTypes=["Ingress"])
+    await bed.copied(NETWORK_POLICIES, "db")
+    change = {"spec": {"podSelector": {"matchLabels": {"app": None, "role": "store"}, "matchExpressions": None}}}
+    await bed.plane.patch(NETWORK_POLICIES, "db", change, bed.space)
+
+    async def followed() -> Obj | None:
+        selector = ((await bed.copy(NETWORK_POLICIES, "db")) or {})["spec"]["podSelector"]
+        return selector if "role" in selector["matchLabels"] else None
+
+    selector: Obj = await until(followed, "the new selector on the host")
+    assert "app" not in selector["matchLabels"]
+    assert "matchExpressions" not in selector
+
+
 async def test_item_84_a_budget_counts_on_the_host_as_the_plane_computed_it(bed: SyncerBed) -> None:
     spec = {"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}}
     await bed.plane.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "web"}, "spec": spec}, bed.space)

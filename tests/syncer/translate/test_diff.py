@@ -9,6 +9,7 @@ from bulkhead.api.objects import Obj
 from syncer.translate import diff
 from syncer.translate.kinds.pod import GENERATION, ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
+from syncer.write.host import stamped
 from tests.kit import translationsamples as samples
 from tests.kit import yamlfiles
 from tests.syncer.translate import golden
@@ -203,6 +204,25 @@ def test_item_79_services_ignore_defaulting_and_follow_selectors() -> None:
     found = diff.object_patch(host("Service", spec={**spec, "selector": {}}), actual)
     assert found is not None
     assert found.body["spec"] == {"selector": None}
+
+
+@pytest.mark.parametrize(("kind", "field"), [("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector")])
+def test_a_changed_selector_keeps_no_term_from_before(kind: str, field: str) -> None:
+    """Merged with the terms from before it would select fewer pods, or none."""
+    both: Obj = {"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}
+    actual = there(stamped(host(kind, spec={field: both})))
+    wanted = stamped(host(kind, spec={field: {"matchLabels": {"role": "b"}}}))
+    found = diff.object_patch(wanted, actual)
+    assert found is not None
+    assert found.body["spec"][field]["matchLabels"] == {"app": None, "role": "b"}
+    assert "tier" not in str(found.body["spec"][field]["matchExpressions"])
+    # One that was merged all the same is made right, although it carries the hash of what is wanted.
+    actual["metadata"]["annotations"] |= wanted["metadata"]["annotations"]
+    again = diff.object_patch(wanted, actual)
+    assert again is not None
+    assert again.body["spec"][field]["matchLabels"]["app"] is None
+    actual["spec"] = wanted["spec"]
+    assert diff.object_patch(wanted, actual) is None
 
 
 def test_what_cannot_change_is_recreated() -> None:
