@@ -30,7 +30,7 @@ _FIXED: Final = frozenset({ASKED_WITH, MADE_FOR, *MADE_ONCE})
 # What selects pods: each further term selects fewer, so here what the host has besides counts.
 _SELECTORS: Final = frozenset({"podSelector", "selector"})
 # Fields of a Service for which the host has no default: a value that is no longer wanted has to be removed.
-_NOT_DEFAULTED: Final = ("selector", "publishNotReadyAddresses")
+_NOT_DEFAULTED: Final = ("ports", "publishNotReadyAddresses", "selector", "trafficDistribution")
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,15 @@ def test_item_79_services_ignore_defaulting_and_follow_selectors() -> None:
     assert found.body["spec"] == {"selector": None}
 
 
+@pytest.mark.parametrize(("field", "value"), [("trafficDistribution", "PreferClose"), ("ports", [{"port": 80}])])
+def test_what_the_host_does_not_default_leaves_a_service_with_the_tenants_field(field: str, value: Any) -> None:
+    headless: Obj = {"clusterIP": "None", "selector": {"app": "a"}}
+    actual = there(host("Service", spec=headless | {field: value}))
+    found = diff.object_patch(host("Service", spec=headless), actual)
+    assert found is not None
+    assert found.body["spec"] == {field: None}
+
+
 @pytest.mark.parametrize(("kind", "field"), [("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector")])
 def test_a_changed_selector_keeps_no_term_from_before(kind: str, field: str) -> None:
     """Merged with the terms from before it would select fewer pods, or none."""
