@@ -261,10 +261,15 @@ def _service_spec(desired: Obj, actual: Obj) -> Obj | None:
 
 
 def _claim_spec(desired: Obj, actual: Obj) -> Obj | None:
-    """A claim may only grow; it is never recreated, for that would be the end of its data."""
+    """A volume may only grow; the claim is never recreated, for that would be the end of its data.
+
+    A size that its storage could not give may be taken back, as API servers have it: to more than the volume has by now.
+    """
     path = ("spec", "resources", "requests", "storage")
-    wanted, there = _at(desired, path), _at(actual, path)
-    if wanted is None or there is None or same_quantity(wanted, there) or parse(wanted) < parse(there):
+    wanted, there, held = _at(desired, path), _at(actual, path), _at(actual, ("status", "capacity", "storage"))
+    if wanted is None or there is None or same_quantity(wanted, there):
+        return None
+    if parse(wanted) < parse(there) and (held is None or parse(wanted) <= parse(held)):
         return None
     return {"resources": {"requests": {"storage": wanted}}}
 

@@ -1,6 +1,7 @@
 """PersistentVolumeClaims between two real API servers, with the test as the host's provisioner."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -119,13 +120,15 @@ async def test_item_35_a_claim_grows_and_never_shrinks(bed: SyncerBed) -> None:
     await claim(bed, "data")
     await provision(bed, "data")
     await bound(bed, "data")
-    patch = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
-    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", patch, bed.space)
 
-    async def grown() -> bool:
-        return ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["spec"]["resources"]["requests"]["storage"] == "3Gi"
+    async def asks(size: str) -> bool:
+        return ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["spec"]["resources"]["requests"]["storage"] == size
 
-    await until(grown, "request on the host")
+    # What storage cannot give is taken back.
+    for size in ("9Gi", "3Gi"):
+        patch = {"spec": {"resources": {"requests": {"storage": size}}}}
+        await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", patch, bed.space)
+        await until(partial(asks, size), "request on the host")
     status = {"capacity": {"storage": "3Gi"}}
     await bed.host.patch(
         PERSISTENT_VOLUME_CLAIMS,
