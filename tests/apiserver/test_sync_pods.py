@@ -1,6 +1,7 @@
 """Pods between two real API servers: created, bound, reported, deleted, from either side, and after crashes."""
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import NODES, PODS
 from tests.kit.syncerbed import SyncerBed, until, virtual_uid
 
@@ -92,6 +93,30 @@ async def test_item_72_eviction_on_the_host_is_reported(bed: SyncerBed) -> None:
     await until(deleting, "virtual pod deleting with the host's grace")
     await bed.kubelet_ends(host)
     await until(lambda: gone(bed, "web"), "virtual pod gone")
+
+
+async def test_an_eviction_in_the_plane_is_told_as_one_to_the_pods_end(bed: SyncerBed) -> None:
+    """Jobs that ignore disruptions go by this condition, of which the host knows nothing."""
+    host = await bed.running("web")
+    await bed.plane.patch(PODS, "web", {"metadata": {"finalizers": ["example.com/watch"]}}, bed.space)
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}}
+    await bed.plane.create_subresource(PODS, "web", "eviction", body, bed.space)
+
+    async def deleting() -> bool:
+        return "deletionTimestamp" in ((await bed.mirror("web")) or {"metadata": {}})["metadata"]
+
+    await until(deleting, "host pod deleting")
+    await bed.host.patch(PODS, host["metadata"]["name"], {"status": {"phase": "Failed"}}, bed.work, subresource="status")
+
+    async def ended() -> Obj | None:
+        status: Obj = ((await bed.virtual("web")) or {"status": {}})["status"]
+        return status if status.get("phase") == "Failed" else None
+
+    status = await until(ended, "the end in the plane")
+    target = next((found for found in status["conditions"] if found["type"] == "DisruptionTarget"), {})
+    assert (target.get("status"), target.get("reason")) == ("True", "EvictionByEvictionAPI")
+    await bed.kubelet_ends(host)
+    await bed.plane.patch(PODS, "web", {"metadata": {"finalizers": None}}, bed.space)
 
 
 async def test_item_73_a_pod_that_ran_is_never_started_twice(bed: SyncerBed) -> None:

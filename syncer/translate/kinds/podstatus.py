@@ -1,8 +1,9 @@
 """The status of a host pod as the status of the tenant's pod, and the little that goes the other way.
 
 Flow: `status_to_virtual` gives the whole desired status; the runtime writes it when `same` says that it differs from what the
-virtual pod has. Conditions of Kubernetes' own types come from the host, all others belong to the tenant and stay as they are;
-the tenant's readiness gates are copied to the host by `readiness_to_host`, so that the kubelet can count them.
+virtual pod has. Conditions of Kubernetes' own types come from the host. All others belong to the tenant and stay as they are,
+and so does what the plane says of a disruption of its own. The tenant's readiness gates are copied to the host by
+`readiness_to_host`, so that the kubelet can count them.
 """
 
 import copy
@@ -31,6 +32,8 @@ DROPPED: Final = ("extendedResourceClaimStatus", "nodeAllocatableResourceClaimSt
 _BY_NODES: Final = frozenset({"Unschedulable", "NoCapacity", "NeverFits", "TopologyUnsatisfied"})
 # Of the texts of a readiness gate's condition on the host. Kubernetes bounds none, and a pod may have 64 gates.
 MOST_OF_CONDITION: Final = {"reason": 128, "message": 512}
+# Of Kubernetes' own, but set in the plane as well, by its API server at an eviction; a kubelet leaves it there, too.
+_SET_IN_PLANE: Final = frozenset({"DisruptionTarget"})
 _CONTAINER_STATUSES: Final = {
     "initContainerStatuses": "initContainers",
     "containerStatuses": "containers",
@@ -189,7 +192,8 @@ def _conditions(host: Obj, before: Mapping[str, Any], seen: int | None, virtual:
         if plain["type"] == "PodScheduled":
             plain |= _since(plain, before)
         found.append(plain)
-    own = [copy.deepcopy(dict(entry)) for entry in _conditions_of(before) if entry.get("type") not in NATIVE_CONDITIONS]
+    foreign = NATIVE_CONDITIONS - (_SET_IN_PLANE - {condition["type"] for condition in found})
+    own = [copy.deepcopy(dict(entry)) for entry in _conditions_of(before) if entry.get("type") not in foreign]
     return found + own
 
 

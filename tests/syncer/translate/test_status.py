@@ -69,6 +69,14 @@ def test_item_66_tenants_own_conditions_survive_and_native_ones_come_from_the_ho
     assert found["conditions"] == [{"type": "Ready", "status": "False"}, {"type": "example.com/linked", "status": "True"}]
 
 
+def test_a_disruption_that_the_plane_tells_of_stays_until_the_host_tells_of_one() -> None:
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    own = samples.pod() | {"status": {"conditions": [evicted, {"type": "Ready", "status": "True"}]}}
+    assert up(own, phase="Failed")["conditions"] == [evicted]
+    taken = evicted | {"reason": "PreemptionByScheduler"}
+    assert up(own, conditions=[taken])["conditions"] == [taken]
+
+
 def test_item_48_83_messages_speak_of_virtual_names() -> None:
     own = samples.pod({"imagePullSecrets": [{"name": "registry"}]})
     host = host_pod(own)
