@@ -115,8 +115,7 @@ class Referenced:
             if self._copies.held(item) is None:
                 self._room.free(item)
             return await self._copies.delete_absent(item, self._copies.held(item))
-        if virtual["metadata"].get("deletionTimestamp"):
-            return None
+        # One that is being deleted and is held by a finalizer is there for pods, as a kubelet reads it.
         try:
             version = await self._write(item, stamped(KINDS[item.kind].to_host(virtual, self._caches.view())), held)
         except Untranslatable as refused:

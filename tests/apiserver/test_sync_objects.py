@@ -74,6 +74,25 @@ async def test_item_33_34_a_secret_that_comes_after_its_pod_is_mirrored(bed: Syn
     await until(there, "late secret")
 
 
+async def test_what_a_finalizer_holds_is_there_for_the_pods_that_refer_to_it(bed: SyncerBed) -> None:
+    held = {"metadata": {"name": "held", "finalizers": ["example.org/hold"]}, "data": {"a": "1"}}
+    await bed.plane.create(CONFIG_MAPS, held, bed.space)
+    try:
+        await bed.plane.delete(CONFIG_MAPS, "held", bed.space)
+        await bed.create(uses(bed, "one", "held"))
+        await bed.mirrored("one")
+        assert (await bed.copy(CONFIG_MAPS, "held") or {}).get("data") == {"a": "1"}
+        await bed.plane.patch(CONFIG_MAPS, "held", {"data": {"a": "2"}}, bed.space)
+
+        async def updated() -> bool:
+            return (await bed.copy(CONFIG_MAPS, "held") or {})["data"] == {"a": "2"}
+
+        await until(updated, "update on the host")
+    finally:
+        await bed.plane.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, bed.space)
+    await bed.uncopied(CONFIG_MAPS, "held")
+
+
 async def test_item_79_a_service_keeps_its_address(bed: SyncerBed) -> None:
     body = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
     virtual = await bed.plane.create(SERVICES, body, bed.space)
