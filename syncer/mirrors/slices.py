@@ -2,7 +2,7 @@
 
     host pod ends, is being deleted, changes its address  -> its endpoints leave every host slice, whatever the plane says
     host pod gets an address                              -> the virtual slices that name it are queued
-    host slice comes or changes                           -> checked again: what wrote it may have known an older address
+    host slice of ours comes or changes                   -> checked again: what wrote it may have known an older address
     virtual slice comes, grows, goes                      -> those that have room by now, or no more, are queued
 
 The first is done here and not by the workers: it needs no plane, so it holds while the plane is away and before it answers for
@@ -176,8 +176,10 @@ class Slices(Follower):
             self._queue.add(Item(KIND, waits))
 
     def host_changed(self, change: Change) -> None:
-        """A host slice came, changed or went."""
-        found = None if change.kind == "deleted" else self._caches.host[KIND].store.get(change.key)
+        """A host slice came, changed or went; the host's own controllers keep those that they make for Services."""
+        # Theirs have the labels of the Service, so they are in this cache too, and no syncer may write them.
+        is_ours = (change.meta.labels or {}).get(mirrored.MANAGED_BY) == endpointslice.MANAGED_BY_SYNCER
+        found = self._caches.host[KIND].store.get(change.key) if is_ours and change.kind != "deleted" else None
         self._naming_host.set(change.key, endpointslice.addresses(found) if found is not None else frozenset())
         if found is not None:
             self._doubtful.add(change.key)

@@ -13,13 +13,15 @@ from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unpro
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.mirrors.slices import Addresses, Slices
-from syncer.translate.kinds.endpointslice import KIND, Holder
+from syncer.translate import mirrored
+from syncer.translate.kinds.endpointslice import KIND, MANAGED_BY_SYNCER, Holder
 from syncer.translate.metadata import Identity
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
 
 A, B = Key("work", "a"), Key("work", "b")
 SLICE = Key("work", "slice")
+OURS = Meta(labels={mirrored.MANAGED_BY: MANAGED_BY_SYNCER})
 GONE, LEFT = {"addresses": ["1.1.1.1"]}, {"addresses": ["1.1.1.2"]}
 
 
@@ -61,6 +63,7 @@ class Host:
             "spec": {"nodeName": "node"},
             "status": {"phase": "Running", "podIP": "1.1.1.2"},
         }
+        self.made_by = OURS
         self.answer: KubeError | None = None
         self.takes_empty = True
         self.tried: list[list[str]] = []
@@ -93,7 +96,7 @@ class Host:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Host"]:
         async with background(self.slices.run()):
-            self.slices.host_changed(Change("modified", SLICE, Meta()))
+            self.slices.host_changed(Change("modified", SLICE, self.made_by))
             await self.settle()
             yield self
 
@@ -106,6 +109,18 @@ class Host:
             self.clock.advance(step)
             self.slices._doubtful.promote()
             await self.settle()
+
+
+async def test_a_slice_that_a_controller_of_the_host_keeps_is_left_to_it() -> None:
+    """It has the labels of its Service, and shows pods that are being deleted until they are gone."""
+    host = Host(GONE, LEFT)
+    host.made_by = Meta(labels={mirrored.MANAGED_BY: "endpointslice-controller.k8s.io"})
+    async with host.running():
+        assert host.tried == []
+        host.pod["status"]["podIP"] = "1.1.1.3"
+        host.slices.pod_changed(Change("modified", A, Meta()))
+        await host.pass_seconds(1)
+        assert host.tried == []
 
 
 async def test_what_a_pod_has_stays_when_another_ends() -> None:
