@@ -67,6 +67,39 @@ async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_i
     assert ((await bed.virtual("web")) or {})["status"]["resourceClaimStatuses"] == statuses
 
 
+async def test_a_claim_that_was_allocated_again_shows_what_it_has_once_its_reservation_is_lifted(bed: SyncerBed) -> None:
+    """The plane's API server refuses an allocation in place of another, and none where there is a reservation."""
+    await ask(bed, "mine", 1)
+    host = (await bed.copied(RESOURCE_CLAIMS, "mine"))["metadata"]["name"]
+
+    async def allocate(device: str | None) -> None:
+        result = {"request": "gpu", "driver": CLASS, "pool": bed.node, "device": device}
+        status = {"allocation": {"devices": {"results": [result]}} if device else None}
+        await bed.host.patch(RESOURCE_CLAIMS, host, {"status": status}, bed.work, subresource="status")
+
+    async def shows(device: str) -> None:
+        async def shown() -> bool:
+            found = (await bed.plane.get(RESOURCE_CLAIMS, "mine", bed.space)).get("status") or {}
+            results = found.get("allocation", {}).get("devices", {}).get("results", [])
+            return [result["device"] for result in results] == [device]
+
+        await until(shown, f"{device} in the plane")
+
+    async def reserve(users: list[Obj] | None) -> None:
+        await bed.plane.patch(RESOURCE_CLAIMS, "mine", {"status": {"reservedFor": users}}, bed.space, subresource="status")
+
+    await allocate("gpu-1")
+    await shows("gpu-1")
+    await reserve([{"resource": "pods", "name": "web", "uid": "u"}])
+    await allocate(None)
+    await allocate("gpu-2")
+    await bed.quiet()
+    await shows("gpu-1")
+    await reserve(None)
+    await shows("gpu-2")
+    assert await bed.events("mine") == []
+
+
 async def test_item_53_a_status_that_a_tenant_forges_is_metered_nowhere_and_the_hosts_is_with_whose_it_is(
     bed: SyncerBed,
 ) -> None:

@@ -75,17 +75,34 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
 
 
 def status_to_virtual(host: Obj, virtual: Obj, _view: TenantView) -> Obj:
-    """What the host allocated; the reservation is the host's, and the plane's own stays as it is."""
+    """What the host allocated; the reservation is the host's, and the plane's own stays as it is.
+
+    An API server takes no allocation away that is reserved, and none in place of another: until the plane's controller has
+    lifted its reservation the former one stays, then there is none for a moment.
+    """
     before = mapping(virtual.get("status"))
-    found: Obj = {key: before[key] for key in ("reservedFor", "devices") if before.get(key)}
-    allocation = mapping(mapping(host.get("status")).get("allocation"))
-    if allocation:
-        results = [
-            {key: result[key] for key in _RESULT if result.get(key) is not None}
-            for result in mapping(allocation.get("devices")).get("results") or ()
-        ]
-        found["allocation"] = {"devices": {"results": results}}
-    return found
+    kept: Obj = {key: before[key] for key in ("reservedFor", "devices") if before.get(key)}
+    given, held = mapping(mapping(host.get("status")).get("allocation")), mapping(before.get("allocation"))
+    if not held:
+        return kept | ({"allocation": {"devices": {"results": _results(given)}}} if given else {})
+    if before.get("reservedFor") or (given and _is_kept(_results(held), _results(given))):
+        return kept | {"allocation": before["allocation"]}
+    return {}  # the report on devices goes with them
+
+
+def _is_kept(held: list[Obj], given: list[Obj]) -> bool:
+    """Whether these are the devices that the host gave, as far as the plane's API server keeps what it is told of them."""
+    return len(held) == len(given) and all(
+        one == {key: value for key, value in other.items() if key in one} for one, other in zip(held, given, strict=True)
+    )
+
+
+def _results(allocation: Mapping[str, Any]) -> list[Obj]:
+    """The devices of an allocation, as far as a tenant sees them."""
+    return [
+        {key: result[key] for key in _RESULT if result.get(key) is not None}
+        for result in mappings(mapping(allocation.get("devices")).get("results"))
+    ]
 
 
 def of_pod(virtual: Obj, identity: Identity, view: TenantView) -> list[Obj]:

@@ -131,6 +131,28 @@ def test_item_52_an_allocation_comes_up_without_the_hosts_reservation() -> None:
     assert found["allocation"] == {"devices": {"results": [kept]}}
 
 
+def test_an_allocation_gives_way_to_another_as_api_servers_let_it() -> None:
+    """None is taken away that is reserved, and none is taken in place of another."""
+
+    def allocation(device: str) -> Obj:
+        return {"devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "gpu-a", "device": device}]}}
+
+    devices = [{"driver": "gpu.example.com", "pool": "gpu-a", "device": "gpu-1"}]
+    reserved = {"allocation": allocation("gpu-1"), "reservedFor": [{"resource": "pods", "name": "web-0", "uid": "1"}]}
+    hosts: list[Obj] = [{"status": {}}, {"status": {"allocation": allocation("gpu-2")}}]
+    for host in hosts:
+        assert deviceclaim.status_to_virtual(host, {"status": reserved}, samples.VIEW) == reserved
+        free = {"allocation": allocation("gpu-1"), "devices": devices}
+        assert deviceclaim.status_to_virtual(host, {"status": free}, samples.VIEW) == {}
+        assert deviceclaim.status_to_virtual(host, {"status": {}}, samples.VIEW) == host["status"]
+    same = {"allocation": allocation("gpu-1") | {"nodeSelector": {}}}
+    shown = {"allocation": allocation("gpu-1"), "devices": devices}
+    assert deviceclaim.status_to_virtual({"status": same}, {"status": shown}, samples.VIEW) == shown
+    # A plane that does not keep a field would else be asked for it for ever.
+    same["allocation"]["devices"]["results"][0]["shareID"] = "s"
+    assert deviceclaim.status_to_virtual({"status": same}, {"status": shown}, samples.VIEW) == shown
+
+
 def test_item_66_readiness_gates_go_down_once() -> None:
     own = samples.pod({"readinessGates": [{"conditionType": "example.com/linked"}]})
     own["status"] = {
