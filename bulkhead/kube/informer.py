@@ -13,6 +13,8 @@ was inferred, not a deletion that was observed. A DELETED event of a watch has `
 A server whose data was replaced may have reached our version in another history, and no answer shows that. A caller that knows
 calls `list_again`: a list follows in which no version counts as known.
 
+A `rolling` store keeps the newest of what has no end, such as events; what it forgets is not told.
+
 An `optional` kind is one that a server may not serve. Then it counts as read, `served` is False, the store stays as it was
 (an API that is switched off reports no deletion), and once in a while it is asked for again.
 """
@@ -93,11 +95,12 @@ class Informer:
         shrink: Shrink = compact,
         inactivity: float = WATCH_SILENCE_SECONDS,
         max_bytes: int = 256 * 1024 * 1024,
+        rolling: bool = False,
         optional: bool = False,
     ) -> None:
         self.resource = r
         self.served = True
-        self.store = Store(r, indexers or {}, max_bytes=max_bytes)
+        self.store = Store(r, indexers or {}, max_bytes=max_bytes, rolling=rolling)
         self.resource_version = ""
         self.relists = 0
         self.last_error: KubeError | None = None

@@ -37,13 +37,15 @@ Indexer: TypeAlias = Callable[[Entry], Iterable[str]]
 class Store:
     """Objects by key and by index."""
 
-    def __init__(self, r: Resource, indexers: Mapping[str, Indexer], *, max_bytes: int) -> None:
+    def __init__(self, r: Resource, indexers: Mapping[str, Indexer], *, max_bytes: int, rolling: bool = False) -> None:
+        """`rolling`: when it is full it forgets what it has held longest, instead of refusing what comes."""
         self._type: Obj = {"apiVersion": r.api_version, "kind": r.kind}
         self._entries: dict[Key, Entry] = {}
         self._indexers = dict(indexers)
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in indexers}
         self._values: dict[Key, dict[str, frozenset[str]]] = {}
         self._max_bytes = max_bytes
+        self._rolling = rolling
         self.size = 0
 
     def __len__(self) -> int:
@@ -98,6 +100,8 @@ class Store:
     def put(self, entry: Entry) -> None:
         """Store an object in place of its predecessor."""
         key = entry.meta.key
+        if self._rolling:
+            self._make_room(entry)
         held = self._entries.get(key)
         grown = self.size + _weight(entry) - (_weight(held) if held else 0)
         if grown > self._max_bytes:
@@ -105,6 +109,16 @@ class Store:
         self.size = grown
         self._entries[key] = entry
         self._index(key, entry)
+
+    def _make_room(self, entry: Entry) -> None:
+        """Forget what was held longest, an eighth at once: to find the oldest one takes longer the more went before it."""
+        self.drop(entry.meta.key)
+        if self.size + _weight(entry) <= self._max_bytes:
+            return
+        for key in self.keys():
+            self.drop(key)
+            if self.size + _weight(entry) <= self._max_bytes * 7 // 8:
+                return
 
     def drop(self, key: Key) -> None:
         """Forget an object."""

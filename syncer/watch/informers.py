@@ -43,7 +43,8 @@ _ROOM: Final[Mapping[str, int]] = {"Pod": 128, "Service": _MANY}
 SILENT_SECONDS: Final = 150.0
 # API servers keep no watch cache of events and so send no bookmarks for them: their watch may be silent until its end.
 _EVENT_SILENCE: Final = 900.0
-_OPTIONAL: Final = frozenset({"Event"})
+# What nothing waits for. A tenant of many short pods has more of the host's events than are kept here.
+_NEWS: Final = frozenset({"Event"})
 # How long a start waits for an API that a side need not serve, and whose definition a tenant may have changed in its plane.
 _OPTIONAL_SECONDS: Final = 5.0
 _MARKS_DELAY: Final = 1.0
@@ -126,6 +127,7 @@ class Caches:
                 client, EVENTS, namespace=work, on_change=notified("Event"),
                 inactivity=_EVENT_SILENCE,
                 max_bytes=16 * _MIB,
+                rolling=True,
             ),
         }  # fmt: skip
 
@@ -159,8 +161,8 @@ class Caches:
     # -- readiness
 
     async def synced(self) -> None:
-        """Wait until everything was listed once, but not for long for an API that may be missing or changed."""
-        informers = [*self.virtual.items(), *self.host.items()]
+        """Wait until all but news was listed once, and not for long for an API that may be missing or changed."""
+        informers = [(kind, informer) for kind, informer in (*self.virtual.items(), *self.host.items()) if kind not in _NEWS]
         for kind, informer in informers:
             if not _optional(kind):
                 await informer.synced()
@@ -178,7 +180,8 @@ class Caches:
                 kind
                 for kind, informer in informers.items()
                 if not _optional(kind)
-                and (not informer.has_synced or (kind not in _OPTIONAL and informer.silence() > SILENT_SECONDS))
+                and kind not in _NEWS
+                and (not informer.has_synced or informer.silence() > SILENT_SECONDS)
             ]
             metrics.SYNCED.labels(side).set(0 if late else 1)
             missing += [f"{side} {kind}" for kind in late]
