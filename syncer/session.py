@@ -182,6 +182,7 @@ class Session:
             claims=self.claims,
             starved=self.starved,
             followers=self.followers,
+            clock=self._clock,
         )
         self.drains = Drains(self.caches, self.queue, writer, self.recorder, self._clock)
         self.node_ports = NodePorts(

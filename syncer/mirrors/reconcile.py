@@ -17,6 +17,7 @@ from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed
 from bulkhead.kube.objects import key_of, uid_of
+from bulkhead.work.clock import Clock
 from syncer.events import Recorder
 from syncer.mirrors.copies import RETRY_SECONDS, Copies
 from syncer.mirrors.follower import Follower
@@ -57,6 +58,7 @@ class Mirrors:
         claims: Claims,
         starved: Starved,
         followers: Mapping[str, Follower],
+        clock: Clock,
     ) -> None:
         self._caches = caches
         self._queue = queue
@@ -68,7 +70,9 @@ class Mirrors:
         self._starved = starved
         self._followers = followers
         self._copies = Copies(caches, host, breaker, followers)
-        self._referenced = Referenced(caches, host, virtual, references=references, copies=self._copies, recorder=recorder)
+        self._referenced = Referenced(
+            caches, host, virtual, references=references, copies=self._copies, recorder=recorder, clock=clock
+        )
 
     def forget_plane(self) -> None:
         """The plane's data was replaced: drop what was remembered of it by UID or version."""

@@ -2,7 +2,7 @@
 
     first reference       -> read in the plane, written to the host, before the holder that needs it
     virtual one changed   -> read and written again, unless both versions are those that were last found equal
-    last reference gone   -> deleted, unless there is a host object whose references cannot be known
+    last reference gone   -> deleted, unless a host object without its virtual one names it
     virtual one gone      -> deleted, as for every other kind
     all too large         -> what is there stays as it is; what is new, or grows, waits for room
 
@@ -18,6 +18,7 @@ import msgspec
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.objects import Key, Meta, version_of
+from bulkhead.work.clock import Clock
 from syncer.events import Recorder
 from syncer.mirrors.copies import Copies
 from syncer.mirrors.references import HOLDERS, ON_REFERENCE, ReferenceIndex
@@ -31,6 +32,7 @@ from syncer.write.host import HostWriter, stamped
 from syncer.write.plane import VirtualWriter
 
 _UNKNOWN_SECONDS: Final = 2.0
+_NAMED_SECONDS: Final = 1.0
 _UNLOOKED_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 300.0
 
@@ -47,6 +49,7 @@ class Referenced:
         references: ReferenceIndex,
         copies: Copies,
         recorder: Recorder,
+        clock: Clock,
     ) -> None:
         self._caches = caches
         self._host = host
@@ -54,6 +57,9 @@ class Referenced:
         self._references = references
         self._copies = copies
         self._recorder = recorder
+        self._clock = clock
+        # When they were last read, and what was found.
+        self._named: tuple[float, frozenset[tuple[str, str]]] = (float("-inf"), frozenset())
         # Virtual and host version when they were last found equal.
         self._equal: dict[Item, tuple[str, str]] = {}
         self._sizes: Room | None = None
@@ -88,22 +94,37 @@ class Referenced:
             self._room.free(item)
         if held is None or held.deleting:
             return None
-        if self._holders_unknown():
+        if (item.kind, held.name) in self._named_by_others():
             # Its end comes without an event for this key: unless this is tried again the copy would stay.
             return _UNKNOWN_SECONDS
         return await self._copies.delete(item, held, "nothing refers to it")
 
-    def _holders_unknown(self) -> bool:
-        """Whether a host object's own virtual object is not there: what that refers to is unknown, so no copy is deleted."""
-        for kind in (holder for holder in HOLDERS if holder in self._caches.kinds):
-            for meta in self._caches.host[kind].store.metas():
-                identity = self._caches.origin(meta)
-                if identity is None or identity.kind != kind:
-                    continue
-                virtual = self._caches.virtual[kind].store.meta(Key(identity.namespace, identity.name))
-                if virtual is None or virtual.uid != identity.uid:
-                    return True
-        return False
+    def _named_by_others(self) -> frozenset[tuple[str, str]]:
+        """Kind and host name of what host objects name whose own virtual object is not there: after a restart only those know.
+
+        Such a pod may linger on a dead node for days, so it holds no copy but those that it names. They only become fewer
+        while this process runs, and many keys ask at once: an answer counts for a second.
+        """
+        now = self._clock.monotonic()
+        if now - self._named[0] >= _NAMED_SECONDS:
+            self._named = now, frozenset(self._read_names())
+        return self._named[1]
+
+    def _read_names(self) -> Iterator[tuple[str, str]]:
+        for holder in (holder for holder in HOLDERS if holder in self._caches.kinds):
+            store = self._caches.host[holder].store
+            for meta in store.metas():
+                if self._is_alone(holder, meta):
+                    for reference in KINDS[holder].references(store.get(meta.key) or {}):
+                        yield reference.kind, reference.name
+
+    def _is_alone(self, kind: str, meta: Meta) -> bool:
+        """Whether the virtual object of a host object is not there, or another one of its name is."""
+        identity = self._caches.origin(meta)
+        if identity is None or identity.kind != kind:
+            return False
+        virtual = self._caches.virtual[kind].store.meta(Key(identity.namespace, identity.name))
+        return virtual is None or virtual.uid != identity.uid
 
     async def _needed(self, item: Item) -> float | None:
         held, meta = self._copies.surely_held(item), self._caches.virtual[item.kind].store.meta(item.key)

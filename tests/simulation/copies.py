@@ -12,7 +12,7 @@ from tests.simulation.world import WORK, World
 
 
 async def copy_of_a_lingering_pod(world: World) -> None:
-    """Found: while any pod without a virtual one was still ending on the host, unneeded copies stayed for ever."""
+    """Found: while any pod without a virtual one was still ending on the host, unneeded copies stayed."""
     await stories.everything(world, pods=("web",))
     world.tenant.pod("other")
     await world.settle()
@@ -20,11 +20,14 @@ async def copy_of_a_lingering_pod(world: World) -> None:
     world.tenant.delete(PODS, "other", grace=0)
     world.tenant.delete(PODS, "web", grace=0)
     ending = await world.until("both host pods pending deletion", lambda: _ending(world, 2), 5)
+    await world.restart()
+    await world.wait(5)
+    assert world.host.store.all(CONFIG_MAPS, WORK), "its pod may still run"
     world.on_host.delete(next(pod for pod in ending if pod["metadata"]["name"].startswith("web")), grace=0)
     await world.wait(5)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
     world.on_host.frozen = set()
     await world.settle(10)
-    assert not world.host.store.all(CONFIG_MAPS, WORK)
 
 
 async def copy_of_a_pod_that_was_replaced(world: World) -> None:
