@@ -1,7 +1,8 @@
 """Services ask the host for the very ClusterIP that the plane gave them; here is what happens when the host has given it away.
 
-held by node ports of the tenant's own -> they look for another, the Service is tried again at once
-held by anything else                  -> the tenant reads so, and it is tried again
+held by node ports of the tenant's own            -> they look for another, the Service is tried again at once
+held by the copy of a Service that has it no more -> that copy goes, the Service is tried again at once
+held by anything else                             -> the tenant reads so, and it is tried again
 
 And each needs room for its endpoints (`syncer/quota/extent.py`): a new one waits, one that is there stays as it was.
 """
@@ -40,7 +41,7 @@ class Services(Follower):
         self._extent.claim_service(key_of(host), desired, is_there=True)
 
     def refused(self, error: ApiError, virtual: Obj) -> float | Untranslatable | None:
-        """Wait for node ports to give way, or name the address that is taken."""
+        """Wait for the tenant's own to give way, or name the address that is taken."""
         self._extent.drop_service(self._caches.host_key("Service", key_of(virtual)))
         if not isinstance(error, Unprocessable) or "already allocated" not in error.message:
             return None
@@ -54,12 +55,17 @@ class Services(Follower):
         )
 
     def _gives_way(self, address: str) -> bool:
-        """Whether only node ports of the tenant's own are at an address: they look for another."""
+        """Whether only node ports of the tenant's own are at an address, or a copy that is about to go."""
         services = self._caches.host["Service"].store
         for host in services.objects():
             meta = services.meta(key_of(host)) if address_of(host) == address else None
             item = self._caches.work_of("Service", meta) if meta is not None else None
-            if item is not None and item.kind == nodeports.KIND:
+            if item is not None and (item.kind == nodeports.KIND or self._has_left(item, address)):
                 self._queue.add(item)
                 return True
         return False
+
+    def _has_left(self, item: Item, address: str) -> bool:
+        """Whether the Service of a copy is gone in the plane, or has another address there."""
+        virtual = self._caches.virtual[item.kind].store.get(item.key)
+        return virtual is None or address_of(virtual) != address

@@ -40,10 +40,13 @@ class Queue:
         self.added.append(item)
 
 
-def services(queue: Any, held_by: str, extent: Extent | None = None) -> Services:
+def services(queue: Any, held_by: str, extent: Extent | None = None, *, above: str = ADDRESS) -> Services:
+    """`above`: the address that the holder's Service has in the plane; empty if it is gone."""
     held = {"metadata": {"namespace": "work", "name": "held"}, "spec": {"clusterIP": ADDRESS}}
+    virtual = Store({Key("space", "other"): {"spec": {"clusterIP": above}}} if above else {})
     caches: Any = SimpleNamespace(
         host={"Service": SimpleNamespace(store=Store({Key("work", "held"): held}))},
+        virtual={"Service": SimpleNamespace(store=virtual)},
         work_of=lambda _kind, _meta: Item(held_by, Key("space", "other")),
         host_key=lambda _kind, key: Key("work", key.name),
     )
@@ -54,6 +57,13 @@ def test_node_ports_of_the_tenant_give_way_to_its_service() -> None:
     queue = Queue()
     assert services(queue, nodeports.KIND).refused(TAKEN, WANTS) == 2.0
     assert queue.added == [Item(nodeports.KIND, Key("space", "other"))]
+
+
+@pytest.mark.parametrize("above", ["", "10.112.4.51"])
+def test_the_copy_of_a_service_that_has_the_address_no_more_goes_first(above: str) -> None:
+    queue = Queue()
+    assert services(queue, "Service", above=above).refused(TAKEN, WANTS) == 2.0
+    assert queue.added == [Item("Service", Key("space", "other"))]
 
 
 def test_a_service_takes_room_for_its_ports_and_gives_it_back_where_the_host_refuses_it() -> None:
