@@ -22,6 +22,7 @@ from syncer.logs import about
 from syncer.quota.shares import EVERY, NodeShares
 from syncer.translate.kinds import node, nodepatch
 from syncer.watch.informers import Caches
+from syncer.write.budget import WriteBudget
 
 _log = logging.getLogger(__name__)
 
@@ -31,11 +32,12 @@ _BEHIND_SECONDS: Final = 1.0
 class Nodes:
     """Reconciles virtual nodes."""
 
-    def __init__(self, caches: Caches, plane: Client, host: Client, shares: NodeShares) -> None:
+    def __init__(self, caches: Caches, plane: Client, host: Client, shares: NodeShares, budget: WriteBudget) -> None:
         self._caches = caches
         self._plane = plane
         self._host = host
         self._shares = shares
+        self._budget = budget
         self._made: set[str] = set()
         # Whether the plane's API server keeps what nodes declare. One before 1.36 drops it, and would be told again and again.
         self._keeps_features = True
@@ -113,7 +115,9 @@ class Nodes:
     async def _remove(self, key: Key, virtual: Obj | None) -> float | None:
         if virtual is None or not marks.is_platforms(virtual) or not self._caches.host["Node"].has_synced:
             return None
-        # The plane deletes the pods of a node that is missing, and the cache may stand still.
+        # The plane deletes the pods of a node that is missing, and the cache may stand still. A tenant can make nodes with our
+        # label as fast as it likes, and each has the host asked.
+        await self._budget.take_read()
         there = await self._host.list(NODES, label_selector=self._caches.pool, field_selector=f"metadata.name={key.name}")
         if there.items:
             return _BEHIND_SECONDS

@@ -148,7 +148,8 @@ class Session:
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_quarantined, self.identity.on_accepted = self._replaced, self._accepted
         self.shares = NodeShares(self.caches, self.queue)
-        self.nodes = Nodes(self.caches, plane, host, self.shares)
+        budget = WriteBudget(self._clock)
+        self.nodes = Nodes(self.caches, plane, host, self.shares, budget)
         self.starved = Starved(self.queue, quota=self.caches.host["ResourceQuota"].store.get)
         self.groups = PodGroups(self.caches, self.queue)
         self.claims = Claims(
@@ -160,7 +161,6 @@ class Session:
         )
         self.own_quota = QuotaPicture(self.caches, plane, self.claims, self._clock)
         self.host_queue = HostQueue(self.caches, self.queue, self.claims, quota=self._quota)
-        budget = WriteBudget(self._clock)
         writer, virtual = HostWriter(host, budget, self.identity), VirtualWriter(plane, self._clock)
         self.placed = PlacedPods(
             plane, host, settings.plane_namespace,
