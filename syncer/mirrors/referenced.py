@@ -5,6 +5,7 @@
     last reference gone   -> deleted, unless a host object without its virtual one names it
     virtual one gone      -> deleted, as for every other kind
     all too large         -> what is there stays as it is; what is new, or grows, waits for room
+    refused by the host   -> what needs it says so, and waits with it
 
 Their bodies are in no cache, so each is read when it is needed.
 """
@@ -17,10 +18,11 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from bulkhead.api.objects import Obj
+from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Key, Meta, version_of
 from bulkhead.work.clock import Clock
 from syncer.events import Recorder
-from syncer.mirrors.copies import Copies
+from syncer.mirrors.copies import RETRY_SECONDS, Copies
 from syncer.mirrors.references import HOLDERS, ON_REFERENCE, ReferenceIndex
 from syncer.mirrors.room import MOST_BYTES, Room
 from syncer.translate import Reason, Untranslatable
@@ -28,6 +30,7 @@ from syncer.translate.metadata import WANTED
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Caches
 from syncer.work import Again, Item, Stale
+from syncer.write import refusals
 from syncer.write.host import HostWriter, stamped
 from syncer.write.plane import VirtualWriter
 
@@ -66,16 +69,24 @@ class Referenced:
         self._turns: WeakValueDictionary[Item, asyncio.Lock] = WeakValueDictionary()
 
     async def ensure(self, item: Item) -> None:
-        """Create the copy on the host before the object that needs it; a missing virtual object is not an error."""
+        """Create the copy on the host before the object that needs it; a missing virtual object is not an error.
+
+        Raises Untranslatable if the host refuses the copy, for lack of quota perhaps.
+        """
         async with self._turn(item):
-            await self._needed(item)
-            self._room.looked_at(item)
+            try:
+                await self._needed(item)
+            finally:
+                self._room.looked_at(item)
 
     async def reconcile(self, item: Item) -> float | None:
         """Reconcile one object; returns the seconds after which to do so again."""
         async with self._turn(item):
             needed = self._references.refers(item.kind, item.key)
-            again = await (self._needed(item) if needed else self._unneeded(item))
+            try:
+                again = await (self._needed(item) if needed else self._unneeded(item))
+            except Untranslatable as refused:
+                again = RETRY_SECONDS if refused.retriable else _REFUSED_SECONDS
             self._room.looked_at(item)
             return again
 
@@ -142,6 +153,12 @@ class Referenced:
         except Untranslatable as refused:
             self._recorder.warn(virtual, str(refused.reason), str(refused))
             return _REFUSED_SECONDS
+        except ApiError as error:
+            refusal = refusals.explain(error, item.key.name, f"The {item.kind} is copied when enough is free.")
+            if refusal is None:
+                raise
+            self._recorder.warn(virtual, str(refusal.reason), str(refusal))
+            raise refusal from error
         self._copies.confirm(item)
         self._equal[item] = (version_of(virtual), version)
         return None

@@ -252,6 +252,33 @@ async def test_item_47_a_quota_that_is_not_counted_yet_is_waited_for(bed: Syncer
     assert not [each for each in await bed.events("web") if each["type"] == "Warning"]
 
 
+async def test_a_pod_says_that_there_is_no_quota_for_a_configmap_that_it_refers_to(bed: SyncerBed) -> None:
+    async def counts(hard: int) -> None:
+        body: Obj = {"spec": {"hard": {"configmaps": str(hard)}}}
+        status = {"status": body["spec"] | {"used": {"configmaps": "5"}}}
+        await bed.host.patch(RESOURCE_QUOTAS, "tenant-objects", body, bed.work)
+        await bed.host.patch(RESOURCE_QUOTAS, "tenant-objects", status, bed.work, subresource="status")
+
+    quota = {"metadata": {"name": "tenant-objects"}, "spec": {"hard": {"configmaps": "5"}}}
+    await bed.host.create(RESOURCE_QUOTAS, quota, bed.work)
+    await counts(5)
+    await bed.refuses(CONFIG_MAPS, {"data": {"a": "1"}})
+    await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": "wanted"}, "data": {"a": "1"}}, bed.space)
+    await bed.create(uses(bed, "one", "wanted"))
+
+    async def told() -> Obj | None:
+        found = await bed.condition("one")
+        return found if found is not None and found["reason"] == "QuotaExceeded" else None
+
+    condition = await until(told, "the reason on the pod")
+    assert "asked for 1 configmaps, 5 of 5 are in use. The ConfigMap is copied when enough is free." in condition["message"]
+    await bed.event("wanted", "5 of 5 are in use", reason="QuotaExceeded")
+    assert await bed.mirror("one") is None
+    await counts(50)
+    await bed.mirrored("one")
+    assert (await bed.copy(CONFIG_MAPS, "wanted") or {}).get("data") == {"a": "1"}
+
+
 async def refused_once(bed: SyncerBed) -> bool:
     assert bed.session is not None
     return bed.session.backoff.failures(Item("Pod", Key(bed.space, "web"))) > 0
