@@ -201,7 +201,8 @@ def _toleration(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _resize(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
     """CPU and memory that are asked for now and were not before; values that the host defaulted are left alone."""
-    found: Obj = {}
+    whole = _changed_resources(mapping(desired.get("resources")), mapping(actual.get("resources")))
+    found: Obj = {"resources": whole} if whole else {}
     for field in ("initContainers", "containers"):
         there = {entry.get("name"): mapping(entry.get("resources")) for entry in sequence(actual.get(field))}
         changed = []

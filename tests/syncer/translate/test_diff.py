@@ -129,6 +129,16 @@ def test_item_77_ephemeral_containers_and_resize_have_their_own_paths() -> None:
     assert [entry["name"] for entry in added[1]["spec"]["ephemeralContainers"]] == ["debug"]
 
 
+def test_what_a_pod_asks_for_as_a_whole_is_resized_too() -> None:
+    """An API server takes that of a pod that waits for its node, which may be for its size alone."""
+    own = samples.pod({"resources": {"requests": {"cpu": "8"}, "limits": {"memory": "64Gi"}}})
+    actual = there(to_host(own, samples.VIEW))
+    assert patches(own, actual) == []
+    own["spec"]["resources"] = {"requests": {"cpu": "4000m"}, "limits": {"memory": "65536Mi"}}
+    ((path, body),) = patches(own, actual)
+    assert (path, body["spec"]) == ("resize", {"resources": {"requests": {"cpu": "4000m"}}})
+
+
 def test_item_64_77_a_generation_is_noted_after_the_resize_that_it_stands_for() -> None:
     """Noted before, the kubelet's word on the old size would be told as its word on the new one."""
     own = samples.container(resources={"requests": {"cpu": "1"}})
