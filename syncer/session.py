@@ -170,7 +170,9 @@ class Session:
         )  # fmt: skip
         self.classes = HostClasses(self.caches, plane, host, self._clock)
         self.slices = Slices(self.caches, self.queue, writer, self._clock)
-        self.followers = followers(self.caches, self.queue, virtual, plane, slices=self.slices, extent=self.extent)
+        self.followers = followers(
+            self.caches, self.queue, virtual, plane, slices=self.slices, extent=self.extent, recorder=self.recorder
+        )
         self.mirrors = Mirrors(
             self.caches,
             self.queue,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from bulkhead.kube.client import Client
+from syncer.events import Recorder
 from syncer.mirrors.budgets import Budgets
 from syncer.mirrors.follower import Follower
 from syncer.mirrors.services import Services
@@ -17,13 +18,13 @@ from syncer.write.plane import VirtualWriter
 
 
 def followers(
-    caches: Caches, queue: Queue, virtual: VirtualWriter, plane: Client, *, slices: Slices, extent: Extent
+    caches: Caches, queue: Queue, virtual: VirtualWriter, plane: Client, *, slices: Slices, extent: Extent, recorder: Recorder
 ) -> Mapping[str, Follower]:
     """The follower of each kind."""
     own = (
         Services(caches, queue, extent),
         slices,
-        VolumeClaims(caches, queue, virtual, Volumes(plane)),
+        VolumeClaims(caches, queue, virtual, Volumes(plane), recorder),
         Budgets(caches, queue),
     )
     return {kind: Follower(kind) for kind in KINDS} | {follower.kind.kind: follower for follower in own}

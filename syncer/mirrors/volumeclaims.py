@@ -2,6 +2,7 @@
 
 new claim of a snapshot -> waits until the snapshot's copy is on the host, which queues it
 host claim bound        -> `volumes` binds the virtual claim, then its status is written
+    new, virtual bound  -> made a second time: the tenant reads that the data is lost
 virtual claim gone      -> `volumes` releases its volume, then the host claim is deleted
 """
 
@@ -13,6 +14,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from syncer.events import Recorder
 from syncer.mirrors.follower import Follower
 from syncer.mirrors.volumes import Volumes
 from syncer.translate import Reason, Untranslatable
@@ -23,13 +25,15 @@ from syncer.work import Item, Queue
 from syncer.write.plane import VirtualWriter
 
 _MOST_WAITING: Final = 10_000
+_LOST: Final = "the host no longer has the volume of this claim and makes a new, empty one; what the volume held is not in it"
 
 
 class VolumeClaims(Follower):
     """Remembers which claims wait for which host snapshot, and has volumes bound and released."""
 
-    def __init__(self, caches: Caches, queue: Queue, virtual: VirtualWriter, volumes: Volumes) -> None:
+    def __init__(self, caches: Caches, queue: Queue, virtual: VirtualWriter, volumes: Volumes, recorder: Recorder) -> None:
         super().__init__(CLAIM)
+        self._recorder = recorder
         self._caches = caches
         self._queue = queue
         self._virtual = virtual
@@ -65,6 +69,8 @@ class VolumeClaims(Follower):
 
     async def before_status(self, virtual: Obj, host: Obj) -> Obj | None:
         """Bind the claim to its volume; the status is for the claim that has it."""
+        if volumeclaim.has_lost_its_volume(virtual, host):
+            self._recorder.warn(virtual, str(Reason.VOLUME_LOST), _LOST)
         await self._volumes.bind(virtual, host)
         if not volumeclaim.is_bound(host) or (virtual.get("spec") or {}).get("volumeName"):
             return virtual

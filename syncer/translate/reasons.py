@@ -23,6 +23,7 @@ class Reason(StrEnum):
     WAITING_FOR_DNS = "WaitingForDNS"  # the tenant's DNS has no address yet
     WAITING_FOR_SCHEDULER = "WaitingForScheduler"  # names a scheduler of the tenant's own, which has not bound it yet
     DRAIN_DEADLINE = "DrainDeadline"  # its node is drained, and budgets have held that up for long enough; told by the runtime
+    VOLUME_LOST = "VolumeLost"  # the host has the volume of a claim no longer, and makes an empty one; told by the runtime
     HOST_REFUSED = "HostRefused"  # the host's API server refused the object; raised by the runtime
     NAME_TAKEN = "NameTaken"  # an unmarked host object has the computed name; raised by the runtime
 

@@ -188,6 +188,18 @@ async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: Syncer
     await until(released, "volume released")
 
 
+async def test_a_claim_whose_volume_the_host_has_lost_says_that_it_gets_an_empty_one(bed: SyncerBed) -> None:
+    await claim(bed, "data")
+    host = await provision(bed, "data")
+    await bound(bed, "data")
+    assert await bed.events("data") == []
+    await bed.host.delete(PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"], bed.work)
+    await bed.host.patch(PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"], {"metadata": {"finalizers": None}}, bed.work)
+    await bed.event("data", "a new, empty one", reason="VolumeLost")
+    after = await bed.copied(PERSISTENT_VOLUME_CLAIMS, "data")
+    assert after["metadata"]["uid"] != host["metadata"]["uid"]
+
+
 async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: SyncerBed) -> None:
     await claim(bed, "data")
     old = await provision(bed, "data")

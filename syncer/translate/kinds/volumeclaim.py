@@ -108,6 +108,13 @@ def is_bound(host: Obj) -> bool:
     return mapping(host.get("status")).get("phase") == "Bound" and bool(mapping(host.get("spec")).get("volumeName"))
 
 
+def has_lost_its_volume(virtual: Obj, host: Obj) -> bool:
+    """Whether a claim that has its volume in the plane is one on the host that was never given any."""
+    named = mapping(virtual.get("spec")).get("volumeName")
+    held = mapping(host.get("spec")).get("volumeName") or mapping(host.get("metadata")).get("deletionTimestamp")
+    return bool(named) and not held
+
+
 def volume_name(uid: str) -> str:
     """The name of the virtual volume of a virtual claim."""
     return f"pvc-{uid}"
