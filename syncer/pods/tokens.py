@@ -21,18 +21,20 @@ from typing import Final, NamedTuple
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError
+from bulkhead.kube.errors import ApiError, KubeError
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, key_of, uid_of
 from bulkhead.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from bulkhead.work.clock import Clock
 from syncer import metrics
+from syncer.events import Recorder
 from syncer.logs import about
 from syncer.translate import othersmarks
 from syncer.translate import tokens as token_translation
 from syncer.translate.origin import virtual_uid
 from syncer.watch.informers import Caches, Subscription
 from syncer.work import Again, Item, Queue, Stale
+from syncer.write import refusals
 from syncer.write.host import HostWriter
 
 _log = logging.getLogger(__name__)
@@ -55,11 +57,14 @@ class Minted(NamedTuple):
 class Tokens:
     """Makes and renews the token Secret of a pod."""
 
-    def __init__(self, caches: Caches, queue: Queue, host: HostWriter, plane: Client, clock: Clock) -> None:
+    def __init__(
+        self, caches: Caches, queue: Queue, host: HostWriter, plane: Client, recorder: Recorder, clock: Clock
+    ) -> None:
         self._caches = caches
         self._queue = queue
         self._host = host
         self._plane = plane
+        self._recorder = recorder
         self._clock = clock
         # Pods whose tokens were reconciled: their UID, and when they must be renewed. The cache may not show the Secret yet.
         self._known: dict[Key, tuple[str, float]] = {}
@@ -146,13 +151,21 @@ class Tokens:
     async def _renew(self, virtual: Obj, pod: Obj, needs: tuple[token_translation.TokenNeed, ...], *, new: bool) -> float:
         try:
             return await self._store(virtual, pod, await self._request_all(virtual, needs), new=new)
-        except KubeError:
+        except KubeError as error:
             metrics.TOKENS.labels("failed").inc()
+            self._tell(virtual, error)
             if new:
                 raise
             # The pod runs on with what it has; only the renewal is late.
             _log.warning("token not renewed", extra=about("Pod", key_of(virtual)))
             return _RETRY_SECONDS
+
+    def _tell(self, virtual: Obj, error: KubeError) -> None:
+        """Warn of a lack of quota: the kubelet says no more of it than that a Secret is missing."""
+        hope = "The pod's tokens are made when enough is free."
+        refused = refusals.explain(error, key_of(virtual).name, hope) if isinstance(error, ApiError) else None
+        if refused is not None and refusals.is_quota(refused):
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
 
     def _renew_at(self, virtual: Obj, held: Meta | None) -> float:
         """When the present tokens have to be renewed; 0 without tokens."""

@@ -13,6 +13,7 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.kube.resources import (
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
+    RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
 )
@@ -60,6 +61,22 @@ async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_po
         return [each["uid"] for each in found["metadata"].get("ownerReferences", ())] == [host["metadata"]["uid"]]
 
     await until(owned, "secret owned by the host pod")
+
+
+async def test_a_pod_says_that_there_is_no_quota_for_its_tokens(bed: SyncerBed) -> None:
+    """The kubelet only says that a Secret is missing, of which the tenant knows nothing."""
+    hard = {"secrets": "5"}
+    await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-secrets"}, "spec": {"hard": hard}}, bed.work)
+    status = {"status": {"hard": hard, "used": hard}}
+    await bed.host.patch(RESOURCE_QUOTAS, "tenant-secrets", status, bed.work, subresource="status")
+    await bed.refuses(SECRETS, {"data": {"a": "MQ=="}})
+    await bed.create(with_token(bed, "web"))
+    host = await bed.mirrored("web")
+    await bed.bind(host)
+    event = await bed.event("web", "asked for 1 secrets, 5 of 5 are in use", reason="QuotaExceeded")
+    assert event["message"].endswith("The pod's tokens are made when enough is free.")
+    await bed.host.delete(RESOURCE_QUOTAS, "tenant-secrets", bed.work)
+    await until(lambda: there(bed, secret_of(host)), "the tokens when there is room")
 
 
 async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_when_there_is_no_pod(bed: SyncerBed) -> None:
