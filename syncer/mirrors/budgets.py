@@ -1,6 +1,6 @@
 """PodDisruptionBudgets: the number of a budget counts for no more than the pods that there are on the host.
 
-A pod that comes, goes, or leaves its budgets by a drain has the budgets of its namespace counted again.
+A pod that comes, goes, gets other labels, or leaves its budgets by a drain has the budgets of its namespace counted again.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from bulkhead.kube.objects import Key
 from bulkhead.work.queue import Lane
 from syncer.mirrors.follower import Follower
 from syncer.translate import TenantView, selectors
-from syncer.translate.kinds import disruptionbudget, drain
+from syncer.translate.kinds import disruptionbudget
 from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
 
@@ -24,17 +24,19 @@ class Budgets(Follower):
         self._caches = caches
         self._queue = queue
         self._pods = caches.host["Pod"].store
-        self._drained: set[Key] = set()
+        # Hashes of the labels of pods, by which budgets select: a status changes often, and causes no recount.
+        self._labels: dict[Key, int] = {}
 
     def subscriptions(self) -> Iterable[Subscription]:
         """The pods on the host."""
         return (Subscription("host", "Pod", self._pod_changed),)
 
     def _pod_changed(self, change: Change) -> None:
-        drained = change.kind != "deleted" and drain.DRAINED in (change.meta.labels or {})
-        if change.kind == "modified" and drained == (change.key in self._drained):
-            return
-        (self._drained.add if drained else self._drained.discard)(change.key)
+        before = self._labels.pop(change.key, None)
+        if change.kind != "deleted":
+            self._labels[change.key] = hash(frozenset((change.meta.labels or {}).items()))
+            if self._labels[change.key] == before:
+                return
         identity = self._caches.origin(change.meta)
         for key in self._caches.virtual[self.kind.kind].store.keys():  # noqa: SIM118 -- a store, not a dict
             if identity is not None and key.namespace == identity.namespace:

@@ -157,6 +157,8 @@ async def test_budgets_are_counted_again_when_a_pod_comes_goes_or_is_drained() -
     # A status changes often, and causes no recount.
     host.pod("a", "one")
     assert counted() == []
+    host.pod("a", "one", app="other")
+    assert counted() == [budget], "with other labels it may be of other budgets"
     host.node("one")
     await host.look("one")
     assert counted() == [budget]
