@@ -122,10 +122,12 @@ class Client:
         field_selector: str | None = None,
         limit: int = 500,
         metadata_only: bool = False,
+        fitting: bool = False,
     ) -> AsyncGenerator[codec.Page, None]:
         """Yield the pages of a list with their items still encoded.
 
-        When the continue token expires on the way, Gone is raised: the pages so far belong to an older version.
+        When the continue token expires on the way, Gone is raised: the pages so far belong to an older version. A page that is
+        too large raises TooLarge; if `fitting` is set, only once one object alone is.
         """
         params = _selectors(label_selector, field_selector) | {"limit": str(limit)}
         accept = METADATA_LIST_ONLY if metadata_only else JSON
@@ -134,10 +136,18 @@ class Client:
         for _ in range(_MOST_LIST_PAGES):
             if asyncio.get_running_loop().time() > deadline:
                 raise Timeout(f"list of {r}: not read within {_LIST_DEADLINE_SECONDS:g} s")
-            body = await self.transport.request("GET", r.path(namespace), params=params, accept=accept)
+            try:
+                body = await self.transport.request("GET", r.path(namespace), params=params, accept=accept)
+            except TooLarge:
+                if not fitting or params["limit"] == "1":
+                    raise
+                params["limit"] = str(max(1, int(params["limit"]) // 4))
+                continue
             size += len(body)
             if size > self._max_list:
                 raise TooLarge(f"list of {r}: more than {self._max_list} bytes")
+            if 8 * len(body) < self.transport.max_body:
+                params["limit"] = str(min(limit, 4 * int(params["limit"])))
             page = codec.decode_page(body)
             yield page
             if not page.next_page:

@@ -201,6 +201,7 @@ class Informer:
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
+            fitting=True,
         )
         async for page in pages:
             self._hear()

@@ -1,0 +1,74 @@
+"""Pages of a list become smaller where their objects are large: what a client cannot list it can never watch."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import TooLarge
+from bulkhead.kube.informer import Informer
+from bulkhead.kube.resources import PODS
+
+MOST = 8 << 20
+
+
+class Server:
+    """Answers lists of objects of these sizes, as an API server does, and refuses to read more than `MOST` bytes."""
+
+    max_body = MOST
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = sizes
+        self.limits: list[int] = []
+
+    async def request(self, _method: str, _path: str, *, params: dict[str, str], accept: str) -> bytes:
+        begin, limit = int(params.get("continue", 0)), int(params["limit"])
+        self.limits.append(limit)
+        end = min(len(self.sizes), begin + limit)
+        items = [{"metadata": {"name": str(number)}, "x": "x" * self.sizes[number]} for number in range(begin, end)]
+        meta = {"resourceVersion": "7", "continue": str(end) if end < len(self.sizes) else ""}
+        body = msgspec.json.encode({"metadata": meta, "items": items})
+        if len(body) > MOST:
+            raise TooLarge("answer")
+        return body
+
+
+def client(server: Any) -> Client:
+    made = Client.__new__(Client)
+    made.transport = server
+    made._max_list = 96 << 20
+    return made
+
+
+async def listed(server: Server, *, fitting: bool) -> int:
+    return sum([len(page.items) async for page in client(server).pages(PODS, fitting=fitting)])
+
+
+async def test_a_page_of_large_objects_is_asked_for_in_parts() -> None:
+    """As of 500 pods of a workflow engine, which have their whole template with them."""
+    server = Server(*[30_000] * 600)
+    assert await listed(server, fitting=True) == 600
+    assert server.limits[:2] == [500, 125]
+    with pytest.raises(TooLarge):
+        await listed(Server(*[30_000] * 600), fitting=False)
+
+
+async def test_the_pages_after_it_are_as_large_as_ever() -> None:
+    server = Server(*[1_000_000] * 20, *[100] * 3000)
+    assert await listed(server, fitting=True) == 3020
+    assert server.limits[-1] == 500
+    assert len(server.limits) < 30
+
+
+async def test_one_object_that_is_too_large_is_the_end() -> None:
+    server = Server(MOST)
+    with pytest.raises(TooLarge):
+        await listed(server, fitting=True)
+    assert server.limits == [500, 125, 31, 7, 1]
+
+
+async def test_a_copy_is_read_in_pages_that_fit() -> None:
+    informer = Informer(client(Server(*[30_000] * 600)), PODS)
+    await informer._list()
+    assert (len(informer.store), informer.has_synced) == (600, True)
