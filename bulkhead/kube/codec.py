@@ -8,7 +8,7 @@ from sys import intern
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ProtocolError
@@ -115,6 +115,13 @@ def compact(data: bytes | msgspec.Raw, meta: Meta | None = None) -> tuple[Meta, 
     if inner.pop("managedFields", None) is not None:
         fields["metadata"] = msgspec.Raw(msgspec.json.encode(inner))
     return meta, msgspec.json.encode(fields)
+
+
+def bare(data: bytes | msgspec.Raw, meta: Meta | None = None) -> tuple[Meta, bytes]:
+    """Return names, version and labels of an object, and no more: its annotations may hold the whole object once again."""
+    known = decode_meta(data) if meta is None else meta
+    kept = replace(known, annotations=None, finalizers=None, owner_references=None)
+    return kept, encode({"metadata": plain_meta(kept)})
 
 
 def _brief(error: BaseException) -> str:

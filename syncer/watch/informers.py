@@ -5,9 +5,9 @@
     host:    the same kinds in the work namespace, marked; nodes of the pool; events; quota
     change ──> Item(kind, virtual key) ──> queue, fresh when observed in an event, backfill when found by a list
 
-Kinds that are mirrored on reference are watched as metadata only on both sides: bodies are read when a pod needs them, so a
-tenant's flood of ConfigMaps is not a flood of memory here. `Caches` is the face of all this and of the view that translation
-gets; nothing is decided here, and nothing is read or written but by the informers.
+Kinds that are mirrored on reference are watched as metadata only on both sides, the tenant's without annotations: bodies are
+read when a pod needs them, so a tenant's flood of ConfigMaps is not a flood of memory here. `Caches` is the face of all this
+and of the view that translation gets; nothing is decided here, and nothing is read or written but by the informers.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.kube.client import Client
+from bulkhead.kube.codec import bare, compact
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, Resource
 from bulkhead.kube.resources import COSCHEDULING_GROUPS, EVENTS, NAMESPACES, NODES, RESOURCE_QUOTAS
@@ -334,7 +335,15 @@ def _pool(settings: Settings) -> str | None:
 
 def _watched(client: Client, r: Resource, on_change: Listener, *, lean: bool = False, mib: int = _MANY) -> Informer:
     """A copy of one kind of the plane."""
-    return Informer(client, r, on_change=on_change, metadata_only=lean, max_bytes=mib * _MIB, optional=_optional(r.kind))
+    return Informer(
+        client,
+        r,
+        on_change=on_change,
+        metadata_only=lean,
+        shrink=bare if lean else compact,
+        max_bytes=mib * _MIB,
+        optional=_optional(r.kind),
+    )
 
 
 def resource_of(kind: Translation) -> Resource:
