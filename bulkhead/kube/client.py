@@ -122,16 +122,17 @@ class Client:
         field_selector: str | None = None,
         limit: int = 500,
         metadata_only: bool = False,
-        fitting: bool = False,
+        most: int | None = None,
     ) -> AsyncGenerator[codec.Page, None]:
         """Yield the pages of a list with their items still encoded.
 
-        When the continue token expires on the way, Gone is raised: the pages so far belong to an older version. A page that is
-        too large raises TooLarge; if `fitting` is set, only once one object alone is.
+        When the continue token expires on the way, Gone is raised: the pages so far belong to an older version. A list that is
+        too large, or a page of it, raises TooLarge. A caller that bounds what it keeps gives `most`, the bytes that the whole
+        list may have where that is more than the client's own bound; then pages that do not fit are asked for in parts.
         """
         params = _selectors(label_selector, field_selector) | {"limit": str(limit)}
         accept = METADATA_LIST_ONLY if metadata_only else JSON
-        size = 0
+        size, bound = 0, max(self._max_list, most or 0)
         deadline = asyncio.get_running_loop().time() + _LIST_DEADLINE_SECONDS
         for _ in range(_MOST_LIST_PAGES):
             if asyncio.get_running_loop().time() > deadline:
@@ -139,13 +140,13 @@ class Client:
             try:
                 body = await self.transport.request("GET", r.path(namespace), params=params, accept=accept)
             except TooLarge:
-                if not fitting or params["limit"] == "1":
+                if most is None or params["limit"] == "1":
                     raise
                 params["limit"] = str(max(1, int(params["limit"]) // 4))
                 continue
             size += len(body)
-            if size > self._max_list:
-                raise TooLarge(f"list of {r}: more than {self._max_list} bytes")
+            if size > bound:
+                raise TooLarge(f"list of {r}: more than {bound} bytes")
             if 8 * len(body) < self.transport.max_body:
                 params["limit"] = str(min(limit, 4 * int(params["limit"])))
             page = codec.decode_page(body)

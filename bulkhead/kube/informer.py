@@ -57,6 +57,7 @@ _FAILURES_BEFORE_RELIST = 3
 _RETRY_UNSERVED_SECONDS = 20.0  # less than what the watchers of silence allow
 _OBJECTS_BETWEEN_YIELDS = 100
 _SHORT_WATCH_SECONDS = 1.0
+_LISTED = 4  # times as large as what is kept of it a list may be: with `managedFields`, and what a `shrink` drops
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class Informer:
         # Ends the running list or watch. How often `list_again` was called: up to now, and before the last whole list began.
         self._round: asyncio.Timeout | None = None
         self._asked = self._answered = 0
+        self._max_bytes = max_bytes
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
@@ -201,7 +203,7 @@ class Informer:
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
-            fitting=True,
+            most=_LISTED * self._max_bytes,
         )
         async for page in pages:
             self._hear()
