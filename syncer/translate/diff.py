@@ -201,7 +201,9 @@ def _toleration(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _resize(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
     """CPU and memory that are asked for now and were not before; values that the host defaulted are left alone."""
-    whole = _changed_resources(mapping(desired.get("resources")), mapping(actual.get("resources")))
+    wanted, given = mapping(desired.get("resources")), mapping(actual.get("resources"))
+    # Of the pod as a whole, which Kubernetes lets change since 1.36.
+    whole = _changed_resources(wanted, given)
     found: Obj = {"resources": whole} if whole else {}
     for field in ("initContainers", "containers"):
         there = {entry.get("name"): mapping(entry.get("resources")) for entry in sequence(actual.get(field))}
@@ -209,12 +211,24 @@ def _resize(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
         for entry in sequence(desired.get(field)):
             if entry["name"] not in there:
                 continue
-            news = _changed_resources(mapping(entry.get("resources")), there[entry["name"]])
+            held = there[entry["name"]]
+            own = mapping(entry.get("resources"))
+            news = _changed_resources({**own, "limits": _limits(own, held, wanted, given)}, held)
             if news:
                 changed.append({"name": entry["name"], "resources": news})
         if changed:
             found[field] = changed
     return found
+
+
+def _limits(own: Mapping[str, Any], held: Mapping[str, Any], wanted: Mapping[str, Any], given: Mapping[str, Any]) -> Obj:
+    """A container's own limits, and for those that it has from its pod (`podsize.shared`) what its pod has now."""
+    now, before = mapping(wanted.get("limits")), mapping(given.get("limits"))
+    shared = {
+        key: now[key] for key, limit in mapping(held.get("limits")).items()
+        if key in now and key in before and same_quantity(limit, before[key])
+    }  # fmt: skip
+    return {**shared, **mapping(own.get("limits"))}
 
 
 def _changed_resources(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Obj:

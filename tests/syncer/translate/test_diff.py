@@ -7,7 +7,7 @@ import pytest
 
 from bulkhead.api.objects import Obj
 from syncer.translate import diff
-from syncer.translate.kinds.pod import GENERATION, ephemeral_containers, to_host
+from syncer.translate.kinds.pod import GENERATION, ephemeral_containers, for_creation, to_host
 from syncer.translate.registry import KINDS
 from syncer.write.host import stamped
 from tests.kit import translationsamples as samples
@@ -187,6 +187,31 @@ def test_item_77_a_new_request_is_a_resize_and_a_default_of_the_host_is_not() ->
     ((path, body),) = patches(own, actual)
     wanted = {"requests": {"cpu": "25m"}, "limits": {"cpu": "35m", "memory": "1Gi"}}
     assert (path, body["spec"]["containers"]) == ("resize", [{"name": "main", "resources": wanted}])
+
+
+def sized(cpu: str, memory: str) -> Obj:
+    """A pod with requests and limits for all of its containers together; one of them has a limit of its own."""
+    containers = [{"name": "main", "image": "m"}, {"name": "side", "image": "s", "resources": {"limits": {"memory": "64Mi"}}}]
+    return samples.pod({"containers": containers, "resources": {"requests": {"cpu": cpu}, "limits": {"memory": memory}}})
+
+
+def test_item_77_a_pod_is_resized_as_a_whole() -> None:
+    """Kubernetes lets it since 1.36. Left out, its generation would be noted, and the resize be told as done."""
+    own = sized("1", "1Gi")
+    actual = there(for_creation(own, samples.VIEW))
+    assert patches(own, actual) == []
+    ((path, body),) = patches(sized("2", "1024Mi"), actual)
+    assert (path, body["spec"]) == ("resize", {"resources": {"requests": {"cpu": "2"}}})
+
+
+def test_item_77_a_limit_that_a_container_has_from_its_pod_grows_with_it() -> None:
+    view = {"default_limits": {"memory": "512Mi"}}
+    actual = there(for_creation(sized("1", "1Gi"), samples.view(view)))
+    assert [each["resources"]["limits"] for each in actual["spec"]["containers"]] == [{"memory": "1Gi"}, {"memory": "64Mi"}]
+    assert patches(sized("1", "1Gi"), actual, view) == []
+    ((path, body),) = patches(sized("1", "2Gi"), actual, view)
+    main = {"name": "main", "resources": {"limits": {"memory": "2Gi"}}}
+    assert (path, body["spec"]) == ("resize", {"resources": {"limits": {"memory": "2Gi"}}, "containers": [main]})
 
 
 def host(kind: str, **fields: Any) -> Obj:
