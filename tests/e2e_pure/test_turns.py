@@ -83,3 +83,25 @@ def test_what_a_process_that_died_said_is_forgotten(first: Taker, tmp_path: Path
     assert "ghost" not in alone.said[0]
     first.turns.give()
     assert alone.has.wait(LONG)
+
+
+def test_what_a_process_has_announced_begins_before_what_needs_the_host_alone(first: Taker, tmp_path: Path) -> None:
+    first.turns.expect("the last group")
+    alone = Taker(tmp_path, "power cut", alone=True)
+    assert alone.waits.wait(LONG)
+    assert alone.said == ["power cut: lets the last group begin first"]
+    first.turns.give()
+    begins = threading.Thread(target=lambda: first.turns.take("the last group", alone=False), daemon=True)
+    begins.start()
+    begins.join(LONG)
+    assert not begins.is_alive(), "what needs the host alone has come before"
+    assert not alone.has.is_set()
+    first.turns.give()
+    assert alone.has.wait(LONG)
+
+
+def test_what_a_process_that_died_has_announced_holds_nothing_up(tmp_path: Path) -> None:
+    (tmp_path / "next-of-999999999-1").write_text("a ghost")
+    alone = Taker(tmp_path, "power cut", alone=True)
+    assert alone.has.wait(LONG)
+    assert alone.said == []

@@ -1,6 +1,6 @@
 """Fixtures of the core suite: the host with the chart, two tenants that exist during the whole run, and tenants created ahead.
 
-The suite runs in three processes over one host (`-n 3`). Each has its own alice and bob. The first process installs, the
+The suite runs in several processes over one host (`-n`). Each has its own alice and bob. The first process installs, the
 others wait for it. `order` says which tests may run at the same time, and `turns` enforces it.
 """
 
@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -24,13 +25,14 @@ from e2e.tenants import Tenant
 QUOTA = 6  # GPUs of each of the two standing tenants
 SHARED = Path("build/e2e/core")  # shared by the processes of a run
 STANDING = {"alice", "bob"}
-AHEAD = 2  # number of tests whose tenants are created while one runs
+AHEAD = 4  # number of tests whose tenants are created while one runs: a plane takes as long as three or four short tests
 HERE = Path(__file__).parent
 PREFIX = "e2e-"
 SWEPT = ("Tenant", "Namespace")
 
 _TURNS = pytest.StashKey[Turns]()
 _NAME = pytest.StashKey[str]()
+_NOW = pytest.StashKey[pytest.Item]()
 _NEXT = pytest.StashKey[pytest.Item | None]()
 
 
@@ -51,6 +53,11 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
+    def _reschedule(self, node: Any) -> None:
+        """Give a process its next group when its last test begins; before that, another process may be free sooner."""
+        if node.shutting_down or not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
+            super()._reschedule(node)
+
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     config.option.loadscopereorder = False
@@ -60,13 +67,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """A group keeps its turn from its first test to the end of its last one, because its fixtures exist that long."""
-    turns = item.config.stash[_TURNS]
+    turns, group = item.config.stash[_TURNS], group_of(item.nodeid)
     item.stash[_NEXT] = nextitem
-    turns.take(group_of(item.nodeid), alone=runs_alone(item.nodeid))
+    item.config.stash[_NOW] = item
+    turns.take(group, alone=runs_alone(item.nodeid))
+    ends = nextitem is None or group_of(nextitem.nodeid) != group
+    if ends and nextitem is not None and not runs_alone(nextitem.nodeid):
+        turns.expect(group_of(nextitem.nodeid))
     try:
         return (yield)
     finally:
-        if nextitem is None or group_of(nextitem.nodeid) != group_of(item.nodeid):
+        if ends:
             turns.give()
 
 
@@ -113,11 +124,17 @@ def _no_namespace(host: Api, name: str) -> None:
 def fleet(request: pytest.FixtureRequest, host: Api, worker_id: str) -> Iterator[Fleet]:
     """All tenants of this process. At its end all of them are gone, so that the next run on this host measures no deletions."""
     made = Fleet(host)
-    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    for name in sorted(STANDING & wanted):
-        made.order(_standing(name, worker_id))
+    # Before the first test asks for alice, or bob would be created after that.
+    for item in _upcoming(request.config.stash[_NOW]):
+        _order_standing(made, item, worker_id)
     yield made
     made.close()
+
+
+def _order_standing(fleet: Fleet, item: pytest.Item, worker_id: str) -> None:
+    """Begin to create the standing tenants that a test uses, and no other: each plane that starts delays all the others."""
+    for name in sorted(STANDING.intersection(getattr(item, "fixturenames", ()))):
+        fleet.order(_standing(name, worker_id))
 
 
 def _standing(name: str, worker_id: str) -> Obj:
@@ -162,8 +179,7 @@ def tenant(request: pytest.FixtureRequest, fleet: Fleet, fresh_name: str) -> Ten
 def _ahead(request: pytest.FixtureRequest, fleet: Fleet, worker_id: str) -> None:
     """While a test runs, the tenants of the next ones are created; a file creates its own in its function `ahead`."""
     for item in _upcoming(request.node):
-        for name in STANDING.intersection(getattr(item, "fixturenames", ())):
-            fleet.order(_standing(name, worker_id))
+        _order_standing(fleet, item, worker_id)
         if item.get_closest_marker("fresh") is not None:
             fleet.order(_manifest(item, _name_of(item)))
         if begin := getattr(getattr(item, "module", None), "ahead", None):
