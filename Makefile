@@ -27,9 +27,10 @@ NOT_IN_TEST := host simulation outage ways browser $(LAYERS)
 any = $(subst $() $(), or ,$(strip $(1)))
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
-# Scenarios of the core suite wait for planes, so two run at a time; each process has two tenants of its own.
+# Scenarios of the core suite wait for planes, pods and kubelets far more than they compute, so several run at a time. Each process
+# has up to seven planes at once, of which one requests 350 MiB: one process for each 3 GiB of memory, from two to five.
 SUITE ?= core
-SCENARIO_PROCESSES ?= 2
+SCENARIO_PROCESSES ?= $(shell awk '/^MemTotal/ {n = int($$2 / 3145728); print (n < 2 ? 2 : n > 5 ? 5 : n)}' /proc/meminfo)
 SUITES := core slurm nodes install upgrade devices registry durable
 UP.core := host up
 UP.slurm := host up --slurm

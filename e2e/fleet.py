@@ -15,8 +15,8 @@ from e2e.tenants import Tenant
 
 AT_ONCE = 2
 GONE_SECONDS = 150.0
-# Half of what planes request by themselves: with twenty of them, the node's two cores would have no room for the pods of tests.
-_CPU = {"etcd": "10m", "apiServer": "20m", "controllerManager": "5m", "syncer": "10m"}
+# A third of what planes request by themselves: with thirty of them, the node's cores would have no room for the pods of tests.
+_CPU = {"etcd": "8m", "apiServer": "15m", "controllerManager": "3m", "syncer": "7m"}
 
 
 @dataclass(slots=True, eq=False)

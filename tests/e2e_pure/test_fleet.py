@@ -94,6 +94,6 @@ def test_planes_request_less_cpu_than_usual_unless_the_test_says_how_much(host: 
         made.take(wanted)
     first, second = (obj["spec"]["controlPlane"] for obj in host.created)
     assert first["storage"] == {"quota": "100Mi"}
-    assert first["resources"]["apiServer"] == {"requests": {"cpu": "20m"}}
+    assert first["resources"]["apiServer"] == {"requests": {"cpu": "15m"}}
     assert second == large["spec"]["controlPlane"]
     assert "resources" not in small["spec"]["controlPlane"], "the caller's manifest was changed"
