@@ -23,17 +23,17 @@ def test_the_worst_alerts_fire_for_their_faults_and_end(host: Api, alice: Tenant
             _freeze(host, alice)
             _fires(scraping, "BulkheadPlaneDown")
 
-        until("the plane to be told down", down, seconds=300, interval=5.0)
+        until("the plane to be told down", down, seconds=300, interval=1.0)
     with prometheus.running(host, (alice.name,), RULES, hold=0.05) as scraping:
-        until("the plane to be told up", lambda: _silent(scraping, "BulkheadPlaneDown"), seconds=300, interval=5.0)
+        until("the plane to be told up", lambda: _silent(scraping, "BulkheadPlaneDown"), seconds=300, interval=1.0)
         with _without_controller(host):
-            until("no leader to be told", lambda: _fires(scraping, "BulkheadNoLeader"), seconds=180, interval=5.0)
+            until("no leader to be told", lambda: _fires(scraping, "BulkheadNoLeader"), seconds=180, interval=1.0)
 
         def back() -> None:
             scraping.look_again(host)
             _silent(scraping, "BulkheadNoLeader")
 
-        until("the leader to be back", back, seconds=300, interval=5.0)
+        until("the leader to be back", back, seconds=300, interval=1.0)
 
 
 def _fires(scraping: Prometheus, name: str) -> None:

@@ -4,6 +4,7 @@ import base64
 import json
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -65,10 +66,10 @@ def credential(token: str) -> Obj:
     return kind | {"metadata": meta, "data": {"token": base64.b64encode(token.encode()).decode()}}
 
 
-@pytest.fixture(scope="module")
-def both(host: Api, fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    """Two tenants of one class, with one receiver and with files."""
-    authority = Authority("receiver-ca")
+@cache
+def ahead(fleet: Fleet) -> list[Obj]:
+    """A receiver, and two tenants of one class that send their trail there and to files; all of them begin to start."""
+    host, authority = fleet.host, Authority("receiver-ca")
     cert, key = authority.issue("receiver", addresses=(HOST,))
     host.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     files = {"server.pem": (cert + key).decode(), "server.py": _SERVER}
@@ -88,15 +89,21 @@ def both(host: Api, fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
     # By mistake the same class offers the credential to its tenants: its type is never shared.
     spec = host.get("TenantClass", "standard")["spec"] | {"audit": {"webhook": webhook}, "sharedSecrets": [{"name": SECRET}]}
     host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}, "spec": spec})
+    fleet.discard("TenantClass", CLASS)
     wanted = [tenants.manifest(f"e2e-audited-{letter}", gpus=0, tenant_class=CLASS) for letter in "ab"]
     for manifest in wanted:
         fleet.order(manifest)
-    made = [fleet.take(manifest) for manifest in wanted]
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def both(host: Api, fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
+    """Two tenants of one class, with one receiver and with files."""
+    made = [fleet.take(manifest) for manifest in ahead(fleet)]
     workloads.wait_running(host, "receiver", namespace=SPACE)
     yield made[0], made[1]
     for tenant in made:
         fleet.leave(tenant.name)
-    fleet.discard("TenantClass", CLASS)
     host.delete("Secret", SECRET, "bulkhead-shared")
     host.delete("Namespace", SPACE)
 
@@ -220,12 +227,25 @@ def test_another_credential_restarts_nothing(host: Api, both: tuple[Tenant, Tena
     assert workloads.restarts(after) == workloads.restarts(before)
 
 
+def told(host: Api, tenant: Tenant, status: str) -> Obj:
+    """Wait for a verdict on the deliveries. The controller asks a plane for its losses once a minute at most."""
+
+    def probe() -> Obj:
+        tenants.look(host, tenant.name)
+        found: Obj = tenants.conditions(host.get("Tenant", tenant.name)).get("AuditDelivered", {})
+        workloads.expect(found.get("status") == status, str(found))
+        return found
+
+    return until(f"{tenant.name}: AuditDelivered={status}", probe, seconds=300, interval=5.0)
+
+
 def test_a_receiver_that_is_gone_costs_events_and_no_request(host: Api, both: tuple[Tenant, Tenant]) -> None:
     tenant = both[1]
-    tenants.wait_condition(host, tenant.name, "AuditDelivered", status="True", seconds=300)
+    told(host, tenant, "True")
     host.delete("Pod", "receiver", SPACE, grace=0)
     last = [write(tenant) for _ in range(200)][-1]
-    found = tenants.wait_condition(host, tenant.name, "AuditDelivered", status="False", reason="EventsLost", seconds=400)
+    found = told(host, tenant, "False")
+    assert found["reason"] == "EventsLost"
     assert "were not accepted in 5 attempts" in found["message"]
     assert tenants.is_ready(host.get("Tenant", tenant.name))
     out = commands.bulkhead("audit", tenant.name, "--limit", "5000", "-o", "json", kubeconfig=machine.KUBECONFIG).out

@@ -119,7 +119,7 @@ def test_no_panel_is_empty_that_should_not_be(host: Api, lender: Tenant, borrowe
             workloads.expect(any(float(found["value"][1]) > 10 for found in waiting), f"the borrower's longest wait: {waiting}")
 
         # Figures of planes need two looks, which are a minute apart, and usage is stored every half minute.
-        until("every panel to have data", filled, seconds=420, interval=10.0)
+        until("every panel to have data", filled, seconds=420, interval=5.0)
         # A panel that may be empty is asked as well: Prometheus refuses what it does not understand.
         empty = {where: reasons[where] for where in reasons if not any(map(scraping.query, queries[where]))}
         print(f"{len(queries)} panels; without data, as reviewed: {sorted(empty)}")

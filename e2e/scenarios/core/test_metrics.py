@@ -20,6 +20,8 @@ def test_item_87_kubectl_top_tells_of_the_tenants_own_pods_alone(alice: Tenant, 
     spec["containers"][0]["resources"]["limits"]["cpu"] = "200m"
     alice.api.create(workloads.pod("busy", spec, namespace=space, labels={"role": "busy"}))
     alice.api.create(workloads.pod("idle", namespace=space))
+    # It is measured while alice's pods are.
+    bob.api.create(workloads.pod("bobs-own"))
     for name in ("busy", "idle"):
         workloads.wait_running(alice.api, name, namespace=space)
 
@@ -36,7 +38,6 @@ def test_item_87_kubectl_top_tells_of_the_tenants_own_pods_alone(alice: Tenant, 
         workloads.expect(int(nodes.get(machine.NODE, ["0m"])[0].removesuffix("m")) > 50, f"the node does not seem so: {nodes}")
 
     until("both pods to be measured", measured, seconds=120, interval=2.0)
-    bob.api.create(workloads.pod("bobs-own"))
     until(
         "bob's own pod to be measured",
         lambda: workloads.expect("bobs-own" in top(bob, "pods"), "bob's own pod is not measured"),
