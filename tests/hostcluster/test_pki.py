@@ -2,6 +2,7 @@
 
 import datetime as dt
 import ipaddress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from cryptography import x509
 
 from tests.hostcluster.context import make_context
 from workstation.hostcluster import pki
+from workstation.hostcluster.node import Node
 
 
 def _certificate(path: Path) -> x509.Certificate:
@@ -74,3 +76,25 @@ def test_the_kubeconfig_holds_everything_inline(tmp_path: Path) -> None:
     document = yaml.safe_load(ctx.kubeconfig.read_text())
     assert document["clusters"][0]["cluster"]["server"] == "https://172.31.255.1:6443"
     assert set(document["users"][0]["user"]) == {"client-certificate-data", "client-key-data"}
+
+
+def test_what_was_renewed_is_named_and_a_new_nodes_certificate_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = make_context(tmp_path)
+    assert pki.ensure_pki(ctx) == ()
+    assert pki.ensure_pki(replace(ctx, options=replace(ctx.options, nodes=2))) == ()
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=340)
+    monkeypatch.setattr(pki, "_now", lambda: later)
+    assert set(pki.ensure_pki(ctx)) == {leaf.name for leaf in (*pki.LEAVES, *pki.leaves_of(Node(ctx)))}
+
+
+def test_the_first_end_is_that_of_the_certificate_that_ends_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = make_context(tmp_path)
+    assert pki.first_end(ctx) == 0.0
+    pki.ensure_pki(ctx)
+    earlier = dt.datetime.now(dt.UTC) - dt.timedelta(days=100)
+    authority = pki._ensure_ca(ctx.pki_dir, "ca")
+    (ctx.pki_dir / "scheduler.crt").unlink()
+    with monkeypatch.context() as then:
+        then.setattr(pki, "_now", lambda: earlier)
+        pki._ensure_leaf(ctx.pki_dir, next(leaf for leaf in pki.LEAVES if leaf.name == "scheduler"), *authority)
+    assert pki.first_end(ctx) == _certificate(ctx.pki_dir / "scheduler.crt").not_valid_after_utc.timestamp()

@@ -21,7 +21,7 @@ from workstation.cli.failures import CliError
 from workstation.cli.output import document
 from workstation.cli.parsing import Actions, Parser
 from workstation.cli.values import between, folder
-from workstation.hostcluster import cluster, outage, registry, state
+from workstation.hostcluster import cluster, outage, pki, registry, state
 from workstation.hostcluster.component import DATA_DIR, HostOptions
 from workstation.hostcluster.node import MOST_NODES
 from workstation.hostcluster.progress import Reporter
@@ -276,6 +276,7 @@ def _as_json(found: state.HostState) -> dict[str, Any]:
         "phase": found.phase,
         "supervisorPid": found.pid,
         "startedAt": _moment(found.started),
+        "certificatesEnd": _moment(found.certificates_end),
         "error": found.error,
         "options": {_camel(name): value for name, value in found.options.items()},
         "lostNodes": found.lost,
@@ -298,6 +299,16 @@ def _moment(at: float) -> str | None:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z") if at else None
 
 
+def _certificates(found: state.HostState) -> str:
+    """What to do about certificates of the host that end soon, or have ended; empty otherwise."""
+    left = found.certificates_end - time.time()
+    if not found.certificates_end or left > pki.RENEW_BEFORE.total_seconds():
+        return ""
+    what = "have ended" if left <= 0 else "end"
+    day = datetime.fromtimestamp(found.certificates_end, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"the host's certificates {what} ({day}): `bulkhead host up` renews them and restarts the components that use them"
+
+
 def _camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
@@ -311,7 +322,8 @@ def _status(request: ShowRequest) -> int:
         else:
             document({"phase": "down"}, request.form)
         return 1
-    well = found.phase == "running" and all(item.phase == "ready" for item in found.components)
+    ended = 0 < found.certificates_end <= time.time()
+    well = found.phase == "running" and not ended and all(item.phase == "ready" for item in found.components)
     if request.form != "table":
         document(_as_json(found), request.form)
         return 0 if well else 1
@@ -320,6 +332,8 @@ def _status(request: ShowRequest) -> int:
         console.width = 200
     console.print(f"host: {found.phase} (supervisor {found.pid}, started {_ago(found.started)} ago)")
     console.print(_table(found))
+    if ending := _certificates(found):
+        console.print(ending, soft_wrap=True, markup=False)
     for item in [] if found.error else found.components:
         if item.detail and item.phase != "ready":
             console.print(f"{item.name}: {item.detail}", soft_wrap=True, markup=False)

@@ -5,6 +5,7 @@ healthy. Then it imports the images and applies the add-ons. It may be repeated 
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import signal
@@ -32,10 +33,10 @@ from workstation.hostcluster import (
 )
 from workstation.hostcluster.component import DATA_DIR, NODE_NAME, RUN_DIR, HostContext, HostOptions, Progress
 from workstation.hostcluster.debian import HOST_PACKAGES, ensure_packages
-from workstation.hostcluster.files import write_file
+from workstation.hostcluster.files import READ_AT_START, write_file
 from workstation.hostcluster.images import build
 from workstation.hostcluster.node import Node, present
-from workstation.hostcluster.supervisor import load_context
+from workstation.hostcluster.supervisor import load_context, plan_of
 
 _START_SECONDS = 240.0
 _NODE_SECONDS = 180.0
@@ -114,8 +115,10 @@ def status(run_dir: Path = RUN_DIR) -> state.HostState | None:
 
 
 def _write_context(ctx: HostContext) -> str:
-    """Write the context for the supervisor. Returns the context's generation."""
+    """Write the context for the supervisor. Returns the context's generation, which changes with what the components read."""
+    read = [component.env.get(READ_AT_START, "") for component in plan_of(ctx)]
     values = {
+        "files": hashlib.sha256(" ".join(read).encode()).hexdigest()[:16],
         "options": state.options_to_json(ctx.options),
         "binaries": {name: str(path) for name, path in ctx.binaries.items()},
         "cache_dir": str(ctx.cache_dir),
@@ -201,11 +204,13 @@ def await_node(node: Node, report: Progress) -> None:
     )
 
 
-def _write_files(ctx: HostContext) -> None:
-    pki.ensure_pki(ctx)
+def _write_files(ctx: HostContext) -> tuple[str, ...]:
+    """Write what the components read. Returns the names of the certificates that were renewed."""
+    renewed = pki.ensure_pki(ctx)
     if ctx.options.registry:
         registry.ensure(ctx)
     configuration.write_configuration(ctx)
+    return renewed
 
 
 def _own_data_dir(folder: Path) -> None:
@@ -261,7 +266,12 @@ def _renew(ctx: HostContext, living: state.HostState, report: Progress) -> None:
             f"a host with its data in {running.data_dir} is up; run `bulkhead host down` first to use {ctx.data_dir}"
         )
     prepare_nodes(ctx)
-    _write_files(ctx)
+    renewed = _write_files(ctx)
+    if renewed:
+        report.warn(
+            f"{len(renewed)} certificates were renewed; the components that use them restart. A copy of {ctx.kubeconfig} is "
+            "valid until the former certificate ends: copy it again"
+        )
     tell(ctx, living, report)
 
 

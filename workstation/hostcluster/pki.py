@@ -21,7 +21,8 @@ from workstation.hostcluster.node import Node, nodes_of
 
 _CA_DAYS = 3650
 _LEAF_DAYS = 365
-_RENEW_BEFORE = dt.timedelta(days=30)
+RENEW_BEFORE = dt.timedelta(days=30)  # `host up` replaces a certificate that ends within this time
+_AUTHORITIES = ("ca", "etcd-ca", "front-proxy-ca")
 _MASTERS = "system:masters"  # the host's own administrator and API server; tenants never get it
 _SERVICE_IP = str(ipaddress.ip_network(SERVICE_RANGE)[1])
 
@@ -84,7 +85,7 @@ def _now() -> dt.datetime:
 
 
 def _fresh(certificate: x509.Certificate) -> bool:
-    return certificate.not_valid_after_utc - _now() > _RENEW_BEFORE and certificate.not_valid_before_utc <= _now()
+    return certificate.not_valid_after_utc - _now() > RENEW_BEFORE and certificate.not_valid_before_utc <= _now()
 
 
 def _key_pem(key: Key) -> bytes:
@@ -164,10 +165,12 @@ def _usable(path: Path, leaf: Leaf, ca: x509.Certificate) -> bool:
     return _fresh(certificate) and certificate.subject == _name(leaf.common_name, leaf.organization)
 
 
-def _ensure_leaf(folder: Path, leaf: Leaf, ca: x509.Certificate, ca_key: Key) -> None:
+def _ensure_leaf(folder: Path, leaf: Leaf, ca: x509.Certificate, ca_key: Key) -> bool:
+    """Returns whether it took the place of an earlier one."""
     path = folder / f"{leaf.name}.crt"
     if _usable(path, leaf, ca):
-        return
+        return False
+    known = path.exists()
     key = ec.generate_private_key(ec.SECP256R1())
     uses = [
         *([ExtendedKeyUsageOID.SERVER_AUTH] if leaf.server else []),
@@ -184,6 +187,7 @@ def _ensure_leaf(folder: Path, leaf: Leaf, ca: x509.Certificate, ca_key: Key) ->
         builder = builder.add_extension(x509.SubjectAlternativeName(_alternatives(leaf.hosts)), critical=False)
     write_file(path.with_suffix(".key"), _key_pem(key), mode=0o600)
     write_file(path, builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return known
 
 
 def ensure_apart(folder: Path, leaf: Leaf) -> None:
@@ -210,15 +214,27 @@ def _kubeconfig(folder: Path, identity: str, server: str) -> bytes:
     ).encode()
 
 
-def ensure_pki(ctx: HostContext) -> None:
-    """Issue what is missing or about to expire; the rest is kept."""
+def _leaves(ctx: HostContext) -> tuple[Leaf, ...]:
+    return (*LEAVES, *(leaf for node in nodes_of(ctx) for leaf in leaves_of(node)))
+
+
+def first_end(ctx: HostContext, *more: str) -> float:
+    """When the first of the host's certificates and of those in `more` ends; seconds since the epoch, 0 without any."""
+    names = (*_AUTHORITIES, *(leaf.name for leaf in _leaves(ctx)), *more)
+    paths = (ctx.pki_dir / f"{name}.crt" for name in names)
+    found = [x509.load_pem_x509_certificate(path.read_bytes()) for path in paths if path.exists()]
+    return min((certificate.not_valid_after_utc.timestamp() for certificate in found), default=0.0)
+
+
+def ensure_pki(ctx: HostContext) -> tuple[str, ...]:
+    """Issue what is missing or about to expire; the rest is kept. Returns the names of those that replaced earlier ones."""
     folder = ctx.pki_dir
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    authorities = {name: _ensure_ca(folder, name) for name in ("ca", "etcd-ca", "front-proxy-ca")}
+    authorities = {name: _ensure_ca(folder, name) for name in _AUTHORITIES}
     nodes = nodes_of(ctx)
-    for leaf in (*LEAVES, *(leaf for node in nodes for leaf in leaves_of(node))):
-        _ensure_leaf(folder, leaf, *authorities[leaf.ca])
+    renewed = tuple(leaf.name for leaf in _leaves(ctx) if _ensure_leaf(folder, leaf, *authorities[leaf.ca]))
     _ensure_service_account_key(folder)
     for identity in (*KUBECONFIGS, *(node.identity("kubelet") for node in nodes)):
         write_file(ctx.config_dir / f"{identity}.kubeconfig", _kubeconfig(folder, identity, ctx.api_url), mode=0o600)
     write_file(ctx.kubeconfig, _kubeconfig(folder, "admin", ctx.api_url), mode=0o600)
+    return renewed

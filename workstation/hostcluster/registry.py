@@ -19,12 +19,13 @@ import yaml
 
 from workstation.hostcluster import pki
 from workstation.hostcluster.component import NODE_ADDRESS, Component, HostContext, HttpHealth
-from workstation.hostcluster.files import write_file
+from workstation.hostcluster.files import read_at_start, write_file
 
 PORT: Final = 5000
 ADDRESS: Final = f"{NODE_ADDRESS}:{PORT}"
 USER: Final = "bulkhead"
-_LEAF: Final = pki.Leaf("registry", "registry-ca", "registry", server=True, client=False, hosts=(NODE_ADDRESS, "localhost"))
+CERTIFICATE: Final = "registry"
+_LEAF: Final = pki.Leaf(CERTIFICATE, "registry-ca", "registry", server=True, client=False, hosts=(NODE_ADDRESS, "localhost"))
 _COST: Final = 10
 _SALT: Final = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -113,8 +114,7 @@ def ensure(ctx: HostContext) -> None:
 def component(ctx: HostContext) -> Component:
     """The process."""
     own = folder(ctx)
-    parts = [own / "config.yml", own / "htpasswd", ctx.pki_dir / f"{_LEAF.name}.crt"]
-    content = b"".join(path.read_bytes() for path in parts if path.exists())
-    env = {"OTEL_TRACES_EXPORTER": "none", "BULKHEAD_CONFIG": hashlib.sha256(content).hexdigest()[:16]}
+    read = read_at_start(own / "config.yml", own / "htpasswd", ctx.pki_dir / f"{_LEAF.name}.crt")
+    env = {"OTEL_TRACES_EXPORTER": "none"} | read
     health = HttpHealth(f"https://{ADDRESS}/", ca_file(ctx))
     return Component("registry", (str(ctx.binaries["registry"]), "serve", str(own / "config.yml")), health, env=env)

@@ -2,7 +2,8 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ class HostState:
     error: str = ""
     components: list[ComponentState] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)  # nodes that were broken on purpose ──> how
+    certificates_end: float = 0.0  # when the first certificate of a component ends; seconds since the epoch, 0 if not known
 
 
 def options_to_json(options: HostOptions) -> dict[str, Any]:
@@ -47,7 +49,13 @@ def options_to_json(options: HostOptions) -> dict[str, Any]:
 
 def options_from_json(values: dict[str, Any]) -> HostOptions:
     """The reverse of `options_to_json`."""
-    return HostOptions(**{**values, "data_dir": Path(values["data_dir"])})
+    return HostOptions(**{**_known(HostOptions, values), "data_dir": Path(values["data_dir"])})
+
+
+def _known(kind: type[HostOptions | HostState], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of this release: a supervisor that an earlier one started reads what `host up` of a later one wrote."""
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def write(state: HostState, run_dir: Path = RUN_DIR) -> None:
@@ -62,7 +70,7 @@ def read(run_dir: Path = RUN_DIR) -> HostState | None:
     except FileNotFoundError:
         return None
     components = [ComponentState(**item) for item in values.pop("components")]
-    return HostState(**values, components=components)
+    return HostState(**_known(HostState, values), components=components)
 
 
 def is_supervisor(pid: int) -> bool:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from workstation.hostcluster import addons, cgroups, health, state, upstream
+from workstation.hostcluster import addons, cgroups, health, pki, registry, state, upstream
 from workstation.hostcluster.component import RUN_DIR, Component, HostContext
 
 _LOG = logging.getLogger("workstation.hostcluster.supervisor")
@@ -284,6 +284,7 @@ class Board:
                 self._ctx, generation = load_context(self._ctx.run_dir)
                 self.state.options, self.state.generation = state.options_to_json(self._ctx.options), generation
                 self.state.lost = dict(self._ctx.lost)
+            self.state.certificates_end = _certificates_end(self._ctx)
             await self._apply(plan_of(self._ctx), tasks)
             for keeper in self.keepers.values():
                 keeper.lost()
@@ -335,6 +336,14 @@ def load_context(run_dir: Path = RUN_DIR) -> tuple[HostContext, str]:
 def plan_of(ctx: HostContext) -> tuple[Component, ...]:
     """Upstream components, then the add-ons."""
     return (*upstream.components(ctx), *addons.components(ctx))
+
+
+def _certificates_end(ctx: HostContext) -> float:
+    try:
+        return pki.first_end(ctx, *([registry.CERTIFICATE] if ctx.options.registry else []))
+    except (OSError, ValueError):
+        _LOG.exception("the host's certificates cannot be read")
+        return 0.0
 
 
 async def supervise(run_dir: Path) -> int:

@@ -1,8 +1,6 @@
 """The upstream components of the embedded host as supervised processes, in the order in which they start."""
 
-import hashlib
 import os
-from pathlib import Path
 
 from workstation.hostcluster.component import (
     API_PORT,
@@ -14,16 +12,12 @@ from workstation.hostcluster.component import (
     HostContext,
     HttpHealth,
 )
+from workstation.hostcluster.files import read_at_start
 from workstation.hostcluster.node import Node, nodes_of
 
 FEATURE_GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 RUNTIME_CONFIG = "scheduling.k8s.io/v1alpha2=true"
 _ETCD_URL = "https://127.0.0.1:2379"
-
-
-def _configured(path: Path) -> dict[str, str]:
-    """The digest of a component's file, for its environment: if the file changes, the component changes and is restarted."""
-    return {"BULKHEAD_CONFIG": hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""}
 
 
 def _etcd(ctx: HostContext) -> Component:
@@ -46,7 +40,8 @@ def _etcd(ctx: HostContext) -> Component:
         "--quota-backend-bytes=8589934592",
         "--log-level=warn",
     )
-    return Component("etcd", argv, HttpHealth("http://127.0.0.1:2381/readyz"), grace=15)
+    env = read_at_start(pki / "etcd-server.crt", pki / "etcd-ca.crt")
+    return Component("etcd", argv, HttpHealth("http://127.0.0.1:2381/readyz"), env=env, grace=15)
 
 
 def _apiserver(ctx: HostContext) -> Component:
@@ -87,7 +82,9 @@ def _apiserver(ctx: HostContext) -> Component:
         "--enable-aggregator-routing=true",  # extension servers are reached without kube-proxy
     )
     health = HttpHealth(f"{ctx.api_url}/readyz", pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
-    return Component("kube-apiserver", argv, health, depends_on=("etcd",), start_deadline=90, grace=4)
+    used = ("ca", "etcd-ca", "front-proxy-ca", "etcd-client", "apiserver", "apiserver-kubelet-client", "front-proxy-client")
+    env = read_at_start(*(pki / f"{name}.crt" for name in used))
+    return Component("kube-apiserver", argv, health, env=env, depends_on=("etcd",), start_deadline=90, grace=4)
 
 
 def _controller_manager(ctx: HostContext) -> Component:
@@ -112,7 +109,8 @@ def _controller_manager(ctx: HostContext) -> Component:
         "--profiling=false",
     )
     health = HttpHealth("https://127.0.0.1:10257/healthz")
-    return Component("kube-controller-manager", argv, health, depends_on=("kube-apiserver",))
+    env = read_at_start(config, pki / "ca.crt")
+    return Component("kube-controller-manager", argv, health, env=env, depends_on=("kube-apiserver",))
 
 
 def _scheduler(ctx: HostContext) -> Component:
@@ -126,7 +124,7 @@ def _scheduler(ctx: HostContext) -> Component:
         f"--feature-gates={FEATURE_GATES}",
     )
     health = HttpHealth("https://127.0.0.1:10259/healthz")
-    return Component("kube-scheduler", argv, health, env=_configured(config), depends_on=("kube-apiserver",))
+    return Component("kube-scheduler", argv, health, env=read_at_start(config, own), depends_on=("kube-apiserver",))
 
 
 def _containerd(node: Node) -> Component:
@@ -135,16 +133,17 @@ def _containerd(node: Node) -> Component:
     health = CommandHealth((str(binaries["ctr"]), "-a", str(node.containerd_socket), "--timeout=5s", "version"))
     # The shim looks for `runc` on its path when containerd asks for its version.
     path = f"{binaries['runc'].parent}:{os.environ.get('PATH', os.defpath)}"
-    env = {"PATH": path, **_configured(node.config_dir / "containerd.toml")}
+    env = {"PATH": path, **read_at_start(node.config_dir / "containerd.toml")}
     return Component(node.component("containerd"), node.enter + argv, health, env=env, node=node.name)
 
 
 def _kubelet(node: Node) -> Component:
     ctx = node.ctx
+    own = ctx.config_dir / f"{node.identity('kubelet')}.kubeconfig"
     argv = (
         str(ctx.binaries["kubelet"]),
         f"--config={node.config_dir / 'kubelet.yaml'}",
-        f"--kubeconfig={ctx.config_dir / node.identity('kubelet')}.kubeconfig",
+        f"--kubeconfig={own}",
         f"--root-dir={node.kubelet_dir}",
         f"--hostname-override={node.name}",
         f"--node-ip={node.address}",
@@ -154,14 +153,15 @@ def _kubelet(node: Node) -> Component:
     )
     needs = (node.component("containerd"), "kube-apiserver")
     health = HttpHealth(f"http://{node.probe_address}:10248/healthz")
-    env = _configured(node.config_dir / "kubelet.yaml")
+    serving = ctx.pki_dir / f"{node.identity('kubelet-server')}.crt"
+    env = read_at_start(node.config_dir / "kubelet.yaml", own, serving, ctx.pki_dir / "ca.crt")
     return Component(node.component("kubelet"), node.enter + argv, health, env=env, node=node.name, depends_on=needs)
 
 
 def _proxy(node: Node) -> Component:
     argv = (str(node.ctx.binaries["kube-proxy"]), f"--config={node.config_dir / 'proxy.yaml'}")
     health = HttpHealth(f"http://{node.probe_address}:10256/livez")
-    env = _configured(node.config_dir / "proxy.yaml")
+    env = read_at_start(node.config_dir / "proxy.yaml", node.ctx.config_dir / "proxy.kubeconfig")
     return Component(
         node.component("kube-proxy"), node.enter + argv, health, env=env, node=node.name, depends_on=("kube-apiserver",)
     )

@@ -16,6 +16,7 @@ from workstation.hostcluster.component import (
     HostContext,
     HttpHealth,
 )
+from workstation.hostcluster.files import read_at_start
 from workstation.hostcluster.gpu.plugin import PLUGIN_FOLDER
 from workstation.hostcluster.kwok.nodes import SIMULATED_LABEL, TAINT_KEY
 from workstation.hostcluster.netpol.render import TABLE
@@ -66,7 +67,8 @@ def _kwok(ctx: HostContext) -> Component:
         f"--server-address={KWOK_ADDRESS}",
         "--v=WARN",
     )
-    return Component("kwok", argv, HttpHealth(f"http://{KWOK_ADDRESS}/healthz"), depends_on=("kube-apiserver",))
+    health = HttpHealth(f"http://{KWOK_ADDRESS}/healthz")
+    return Component("kwok", argv, health, env=read_at_start(ctx.kubeconfig), depends_on=("kube-apiserver",))
 
 
 def _netpol(node: Node) -> Component:
@@ -81,14 +83,15 @@ def _netpol(node: Node) -> Component:
     more = (f"--pod-range={node.pod_range}", *(("--alone",) if ctx.options.nodes == 1 else ()))
     # Healthy means that the rules are in the kernel; if another program removes them, the restart restores them.
     health = CommandHealth((*node.enter, "nft", "list", "chain", *TABLE.split(), "forward"))
-    needs = ("kube-apiserver",)
-    return Component(node.component("netpol"), node.enter + argv + more, health, node=node.name, depends_on=needs)
+    env, needs = read_at_start(ctx.kubeconfig), ("kube-apiserver",)
+    return Component(node.component("netpol"), node.enter + argv + more, health, env=env, node=node.name, depends_on=needs)
 
 
 def _storage(ctx: HostContext) -> Component:
     argv = (ctx.python, "-m", "workstation.hostcluster.storage.provisioner", f"--kubeconfig={ctx.kubeconfig}")
     folders = tuple(f"--folder={node.name}={node.volume_dir}" for node in nodes_of(ctx))
-    return Component("storage", argv + folders, AliveHealth(), depends_on=("kube-apiserver",))
+    env = read_at_start(ctx.kubeconfig)
+    return Component("storage", argv + folders, AliveHealth(), env=env, depends_on=("kube-apiserver",))
 
 
 def _metrics(ctx: HostContext) -> Component:
@@ -115,8 +118,9 @@ def _metrics(ctx: HostContext) -> Component:
     )
     # It listens only once it has read nodes and pods, for which it needs its rights, so no probe can wait for it. It starts
     # last, after the kubelet, so that it is rarely refused before it has them.
-    limits = {"GOGC": "50", "GOMEMLIMIT": "96MiB"}
-    return Component("metrics-server", argv, AliveHealth(), env=limits, depends_on=("kubelet",))
+    used = (config, *(pki / f"{name}.crt" for name in ("metrics-server-serving", "ca", "front-proxy-ca")))
+    env = {"GOGC": "50", "GOMEMLIMIT": "96MiB"} | read_at_start(*used)
+    return Component("metrics-server", argv, AliveHealth(), env=env, depends_on=("kubelet",))
 
 
 def components(ctx: HostContext) -> list[Component]:
