@@ -1,6 +1,7 @@
 """The supervisor with small real processes: order, restart, failed start, changed plan, stop."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -150,6 +151,40 @@ def test_a_long_log_is_emptied_and_its_past_kept(tmp_path: Path, monkeypatch: py
     log.write_text("x" * 11)
     supervisor._rotate(log)
     assert (log.read_text(), (tmp_path / "a.log.1").read_text()) == ("", "x" * 11)
+
+
+def test_neither_a_full_disk_nor_a_deleted_log_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Path, to: Path) -> None:
+        to.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(supervisor, "_MAX_LOG", 10)
+    monkeypatch.setattr(supervisor.shutil, "copyfile", full)
+    supervisor._rotate(tmp_path / "deleted.log")
+    log = tmp_path / "a.log"
+    log.write_text("x" * 11)
+    supervisor._rotate(log)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.log"]
+    assert log.read_text() == ""
+
+
+async def test_a_running_host_goes_on_while_one_component_cannot_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    house = House(make_context(tmp_path), monkeypatch, Component("a", (str(program),), ALIVE), _shell("b", "exec sleep 60"))
+    await _until(lambda: house.board.state.phase == "running")
+    kept = house.line("b").pid
+    program.rename(tmp_path / "moved")
+    os.kill(house.line("a").pid, signal.SIGKILL)
+    await _until(lambda: "cannot be started" in house.line("a").detail or house.task.done())
+    assert not house.task.done()
+    (tmp_path / "moved").rename(program)
+    await _until(lambda: house.line("a").phase == "ready")
+    assert house.line("b").pid == kept
+    await house.stop()
 
 
 @pytest.mark.parametrize(("text", "shown"), [("", ""), ("one\ntwo\nthree\n", "two\nthree")])

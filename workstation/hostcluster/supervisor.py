@@ -49,9 +49,14 @@ def tail(path: Path, lines: int = 12) -> str:
 
 def _rotate(path: Path) -> None:
     """Keep one older log. The process appends to the file, so it can be truncated meanwhile."""
-    if path.stat().st_size > _MAX_LOG:
-        shutil.copyfile(path, path.with_suffix(".log.1"))
-        os.truncate(path, 0)
+    if not path.exists() or path.stat().st_size <= _MAX_LOG:
+        return  # people delete logs where a disk is full
+    older = path.with_suffix(".log.1")
+    try:
+        shutil.copyfile(path, older)
+    except OSError:  # a full disk: without the older log there is room again
+        older.unlink(missing_ok=True)
+    os.truncate(path, 0)
 
 
 def _open_log(path: Path) -> int:
@@ -175,7 +180,12 @@ class Keeper:
             try:
                 await self._life()
             except OSError as error:
-                raise StartFailed(f"{self.component.name} cannot be started: {error}") from error
+                if not self.ever_ready and self._board.state.phase == "starting":
+                    raise StartFailed(f"{self.component.name} cannot be started: {error}") from error
+                # Such as a full disk, or a program that is gone: the others go on, and this one when that is over.
+                self.ready.clear()
+                await self.stop(keep_phase=True)
+                self._set("restarting", f"cannot be started: {error}")
             if self.lost():
                 await self._until_wanted()
                 first, attempt, deaths = time.monotonic(), 0, 0
