@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.hostcluster.context import make_context
-from workstation.hostcluster import cgroups, debian, machine_settings, remains
+from workstation.hostcluster import cgroups, cluster, debian, machine_settings, remains
+from workstation.hostcluster.progress import Silent
 
 
 @pytest.fixture
@@ -100,6 +101,67 @@ def test_only_our_chains_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remains.shutil, "which", lambda name: name if name == "iptables" else None)
     monkeypatch.setattr(machine_settings, "run", lambda *_: rules)
     assert {chain for _, _, chain in remains.chains()} == {"CNI-HOSTPORT-DNAT"}
+
+
+PODMAN = """-N CNI-1b2c
+-N CNI-DN-7777
+-A POSTROUTING -s 10.88.0.2/32 -m comment --comment "name: \\"podman\\" id: \\"7777\\"" -j CNI-1b2c
+-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \\"podman\\" id: \\"7777\\"" -j CNI-DN-7777
+"""
+OWN = """-P PREROUTING ACCEPT
+-N CNI-HOSTPORT-DNAT
+-N CNI-DN-0001
+-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
+-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \\"bulkhead\\" id: \\"0001\\"" -j CNI-DN-0001
+"""
+
+
+@pytest.mark.parametrize(("rules", "ours"), [(OWN, {"CNI-HOSTPORT-DNAT", "CNI-DN-0001"}), (OWN + PODMAN, {"CNI-DN-0001"})])
+def test_chains_of_other_container_engines_stay(rules: str, ours: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run(*argv: str, stdin: str | None = None) -> str:
+        ran.append(" ".join(argv))
+        return rules if argv[-3:] == ("-t", "nat", "-S") else ""
+
+    monkeypatch.setattr(remains.shutil, "which", lambda name: name if name == "iptables" else None)
+    monkeypatch.setattr(machine_settings, "run", run)
+    assert {chain for _, _, chain in remains.chains()} == ours
+    remains._remove_chains()
+    assert {words.split()[-1] for words in ran if " -X " in words} == ours
+    deleted = [words for words in ran if " -D " in words]
+    assert len(deleted) == len(ours)
+    assert not [words for words in deleted if "podman" in words]
+
+
+def test_what_another_kubelet_uses_stays(sysctls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = "-N KUBE-SERVICES\n-A PREROUTING -j KUBE-SERVICES\n"
+    monkeypatch.setattr(remains.shutil, "which", lambda name: name if name != "ip6tables" else None)
+    monkeypatch.setattr(machine_settings, "run", lambda *argv: "table ip kube-proxy\n" if argv[0] == "nft" else rules)
+    assert {name for _, name in remains.tables()} == {"kube-proxy"}
+    assert {chain for _, _, chain in remains.chains()} == {"KUBE-SERVICES"}
+    machine_settings.DEVICE_PLUGINS.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(machine_settings.DEVICE_PLUGINS / "kubelet.sock"))
+        other.listen()
+        assert remains.tables() == []
+        assert remains.chains() == []
+
+
+def test_another_kubelet_is_found_before_anything_is_changed(
+    tmp_path: Path, sysctls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed: list[str] = []
+    monkeypatch.setattr(cgroups, "groups", lambda *_: iter([tmp_path]))
+    monkeypatch.setattr(remains, "clear", lambda *_: changed.append("cleared"))
+    machine_settings.DEVICE_PLUGINS.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(machine_settings.DEVICE_PLUGINS / "kubelet.sock"))
+        other.listen()
+        with pytest.raises(RuntimeError, match="another kubelet"):
+            cluster._start(make_context(tmp_path), Silent())
+    assert changed == []
+    assert not make_context(tmp_path).data_dir.exists()
 
 
 def test_files_are_not_deleted_through_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,6 +244,7 @@ def prepare_nodes(ctx: HostContext) -> None:
 
 
 def _start(ctx: HostContext, report: Progress) -> None:
+    machine_settings.refuse_other_kubelet()
     if any(cgroups.groups()) or ctx.run_dir.exists():
         report.step("Removing what an earlier host left")
         remains.clear(ctx, report)

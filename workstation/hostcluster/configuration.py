@@ -21,6 +21,7 @@ from workstation.hostcluster.files import write_file
 from workstation.hostcluster.node import Node, nodes_of
 
 SANDBOX_IMAGE = "registry.k8s.io/pause:3.10"
+NETWORK = "bulkhead"  # the CNI plugins write it into the comment of each rule
 CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")  # of Debian's package, and of upstream's own archive
 
 
@@ -91,7 +92,7 @@ def cni(node: Node) -> dict[str, Any]:
     """Point-to-point devices: every packet of a pod is routed, and so crosses the forward hook that enforces policies."""
     return {
         "cniVersion": "1.0.0",
-        "name": "bulkhead",
+        "name": NETWORK,
         "plugins": [
             {
                 "type": "ptp",

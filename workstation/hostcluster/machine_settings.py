@@ -74,6 +74,19 @@ def _answers(path: Path) -> bool:
     return True
 
 
+def has_other_kubelet() -> bool:
+    """Whether the kubelet of another installation runs on this machine."""
+    return not DEVICE_PLUGINS.is_symlink() and _answers(DEVICE_PLUGINS / "kubelet.sock")
+
+
+def refuse_other_kubelet() -> None:
+    """Raises if there is one: both would use the same rules, chains and folders. Called before anything is changed."""
+    if has_other_kubelet():
+        raise RuntimeError(
+            f"{DEVICE_PLUGINS} is in use by another kubelet on this machine; the embedded host needs a machine without one"
+        )
+
+
 def _link_device_plugins(ctx: HostContext) -> None:
     target = ctx.kubelet_dir / "device-plugins"
     target.mkdir(parents=True, exist_ok=True)
@@ -81,11 +94,8 @@ def _link_device_plugins(ctx: HostContext) -> None:
         if DEVICE_PLUGINS.readlink() == target:
             return
         DEVICE_PLUGINS.unlink()
-    elif _answers(DEVICE_PLUGINS / "kubelet.sock"):
-        raise RuntimeError(
-            f"{DEVICE_PLUGINS} is in use by another kubelet on this machine; the embedded host needs a machine without one"
-        )
-    elif DEVICE_PLUGINS.is_dir():
+    refuse_other_kubelet()
+    if DEVICE_PLUGINS.is_dir():
         shutil.rmtree(DEVICE_PLUGINS)  # left by a kubelet that is gone
     DEVICE_PLUGINS.parent.mkdir(parents=True, exist_ok=True)
     DEVICE_PLUGINS.symlink_to(target)

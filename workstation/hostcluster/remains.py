@@ -16,6 +16,7 @@ from pathlib import Path
 from workstation.hostcluster import cgroups, machine_settings
 from workstation.hostcluster import mounts as mount_table
 from workstation.hostcluster.component import BRIDGE, REAL_POD_RANGE, HostContext, Progress
+from workstation.hostcluster.configuration import NETWORK
 
 MARKER = ".bulkhead-host"
 _MNT_DETACH = 2
@@ -30,10 +31,12 @@ _FIXED_FOLDERS = (
     Path("/run/containerd/s"),
 )
 _TABLE = re.compile(r"^table (\w+) (bulkhead\S*|kube-proxy)$", re.MULTILINE)
-_OUR_CHAIN = re.compile(r"^-N ((?:CNI|KUBE)-\S+)$", re.MULTILINE)
+_KUBE_PROXY = "kube-proxy"
+_CHAIN = re.compile(r"^-N (\S+)$", re.MULTILINE)
+_JUMP = re.compile(r"^-A (\S+) (.*-j (\S+).*)$", re.MULTILINE)
+_OUR_NETWORK = f'name: \\"{NETWORK}\\"'  # in the comment of a rule, as iptables prints it
 # Also finds an embedded host that an older release started: its programs were in another package.
 _PACKAGES = ("workstation.hostcluster.", "bulkhead.hostcluster.")
-_OUR_RULE = re.compile(r"^-A (\S+) (.*-j (?:CNI|KUBE)-\S+.*)$", re.MULTILINE)
 
 
 def mounts(ctx: HostContext) -> list[str]:
@@ -63,14 +66,31 @@ def devices() -> list[str]:
 
 
 def tables() -> list[tuple[str, str]]:
-    """The nftables tables of the host and of kube-proxy."""
+    """The nftables tables of the host and of its kube-proxy."""
     if shutil.which("nft") is None:
         return []
-    return _TABLE.findall(machine_settings.run("nft", "list", "tables"))
+    found: list[tuple[str, str]] = _TABLE.findall(machine_settings.run("nft", "list", "tables"))
+    other = machine_settings.has_other_kubelet()
+    return [(family, name) for family, name in found if name != _KUBE_PROXY or not other]
+
+
+def _ours(rules: str) -> set[str]:
+    """The chains of an iptables table that are the host's.
+
+    Podman and containerd use the same CNI plugins, so a chain is the host's by the name of its network. The chains that the
+    plugin for ports shares between networks go with the last network.
+    """
+    chains = _CHAIN.findall(rules)
+    own = {chain for _, rule, chain in _JUMP.findall(rules) if _OUR_NETWORK in rule and chain.startswith("CNI-")}
+    if not [chain for chain in chains if chain.startswith("CNI-DN-") and chain not in own]:
+        own |= {chain for chain in chains if chain.startswith("CNI-HOSTPORT-")}
+    if not machine_settings.has_other_kubelet():
+        own |= {chain for chain in chains if chain.startswith("KUBE-")}
+    return own
 
 
 def chains() -> list[tuple[str, str, str]]:
-    """Chains that CNI plugins created through iptables, as (program, table, chain)."""
+    """Chains that the host's CNI plugins created through iptables, as (program, table, chain)."""
     found = []
     for program in ("iptables", "ip6tables"):
         if shutil.which(program) is None:
@@ -80,16 +100,17 @@ def chains() -> list[tuple[str, str, str]]:
                 rules = machine_settings.run(program, "-w", "5", "-t", table, "-S")
             except RuntimeError:
                 continue  # this kernel does not have the table
-            found += [(program, table, chain) for chain in _OUR_CHAIN.findall(rules)]
+            found += [(program, table, chain) for chain in sorted(_ours(rules))]
     return found
 
 
 def _remove_chains() -> None:
     found = chains()
     for program, table in {(program, table) for program, table, _ in found}:
-        for chain, rule in _OUR_RULE.findall(machine_settings.run(program, "-w", "5", "-t", table, "-S")):
-            with contextlib.suppress(RuntimeError):
-                machine_settings.run("sh", "-c", f"{program} -w 5 -t {table} -D {chain} {rule}")
+        for chain, rule, target in _JUMP.findall(machine_settings.run(program, "-w", "5", "-t", table, "-S")):
+            if (program, table, target) in found:
+                with contextlib.suppress(RuntimeError):
+                    machine_settings.run("sh", "-c", f"{program} -w 5 -t {table} -D {chain} {rule}")
     for flag in ("-F", "-X"):
         for program, table, chain in found:
             with contextlib.suppress(RuntimeError):
@@ -129,7 +150,8 @@ def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
     found += [f"nftables table {family} {name}" for family, name in tables()]
     found += [f"{program} chain {chain} in {table}" for program, table, chain in chains()]
     found += [f"cgroup {group}" for group in cgroups.groups()]
-    folders = [ctx.run_dir, machine_settings.DEVICE_PLUGINS, *([] if data_kept else [ctx.data_dir])]
+    linked = [] if machine_settings.has_other_kubelet() else [machine_settings.DEVICE_PLUGINS]
+    folders = [ctx.run_dir, *linked, *([] if data_kept else [ctx.data_dir])]
     found += [f"folder {folder}" for folder in folders if _stands(folder)]
     return found
 
