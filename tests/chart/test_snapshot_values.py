@@ -7,7 +7,7 @@ import pytest
 from bulkhead.api.objects import Obj
 from controller.settings import SettingsError, load
 from controller.snapshots.places import OWN
-from tests.kit.helmchart import environment, rendered
+from tests.kit.helmchart import environment, of_kind, rendered
 
 RECIPIENT: Final = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 
@@ -64,6 +64,22 @@ def test_further_places_reach_the_controller_each_with_credentials_of_its_own() 
     assert pod["securityContext"]["fsGroup"] == 65532
     secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
     assert secrets["credentials-archive"] == "archive-s3"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "surge"),
+    [
+        ((), 1),
+        (("backup.volumeClaim=disk",), 0),
+        (("backup.targets.cold.volumeClaim=cold",), 0),
+        (("backup.targets.cold.volumeClaim=cold", "controller.replicas=2"), 1),
+    ],
+)
+def test_a_volume_of_one_node_does_not_block_an_upgrade(arguments: tuple[str, ...], surge: int) -> None:
+    """The next pod could not mount it, and so would not be ready, while the former one has it."""
+    set_by = [f"backup.recipients={{{RECIPIENT}}}", *arguments]
+    (made,) = of_kind("Deployment", *(part for argument in set_by for part in ("--set", argument)))
+    assert made["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": surge, "maxUnavailable": 1 - surge}
 
 
 @pytest.mark.parametrize(
