@@ -52,6 +52,20 @@ def test_a_misspelt_value_is_refused_and_told_how_it_is_spelt(value: str) -> Non
     assert MISSPELT[value] in str(refused.value)
 
 
+@pytest.mark.parametrize(("namespace", "refused"), [("default", True), ("kube-system", True), ("tenants", False)])
+def test_a_namespace_in_which_others_have_pods_is_refused_at_the_installation(namespace: str, refused: bool) -> None:
+    """Without --namespace helm installs into `default`, where the default-deny policy would cut off all pods."""
+    arguments = ("template", "bulkhead", str(CHART), f"--namespace={namespace}")
+    # Whatever runs there already is upgraded, and a host that ignores policies is the admin's choice.
+    for allowed in (("--is-upgrade",), ("--set", "networkPolicy.enabled=false")):
+        assert "kind: Deployment" in helm(*arguments, *allowed)
+    if not refused:
+        assert "name: default-deny" in helm(*arguments)
+        return
+    with pytest.raises(AssertionError, match=f'must be one for Bulkhead alone, not "{namespace}"'):
+        helm(*arguments)
+
+
 def test_what_the_template_of_misspelt_values_names_the_schema_lets_through_and_the_values_do_not_have() -> None:
     """Else the schema would speak first, or a true value would be refused."""
     said = (CHART / "templates" / "misspelt.yaml").read_text().partition('"bulkhead.misspelt" -}}')[2]
