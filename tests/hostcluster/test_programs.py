@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.hostcluster.context import make_context
+from workstation.cli import host
 from workstation.hostcluster import cluster, programs
+from workstation.hostcluster.addons import objects
 from workstation.hostcluster.node import Node
 
 # The first look hangs, the second one says that the node is ready.
@@ -53,3 +55,32 @@ def test_a_look_at_a_node_that_takes_too_long_is_not_the_last_one(tmp_path: Path
     cluster.await_node(Node(replace(made, binaries={**made.binaries, "kubectl": kubectl})), told)
     assert len(told.details) == 1
     assert "did not end" in told.details[0]
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_the_host_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kubectl takes HTTPS_PROXY for 172.31.255.1 too, and the proxy leads elsewhere."""
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\necho "$NO_PROXY $no_proxy" >> {tmp_path}/seen\necho "True ready"\n')
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    monkeypatch.delenv("no_proxy", raising=False)
+    made = make_context(tmp_path)
+    ctx = replace(made, binaries={**made.binaries, "kubectl": kubectl})
+    cluster.await_node(Node(ctx), Told())
+    objects._kubectl(ctx, "get", "nodes")
+    assert (tmp_path / "seen").read_text().splitlines() == ["example.org,172.31.255.1 172.31.255.1"] * 2
+
+
+@pytest.mark.parametrize("proxy", ["", "http://proxy.example.org:3128"])
+def test_up_names_the_proxy_that_kubectl_would_ask(
+    proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    if proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+    ctx = make_context(tmp_path)
+    monkeypatch.setattr(cluster, "up", lambda *_, **__: cluster.HostHandle(ctx.kubeconfig, ctx))
+    assert host._up(host.UpRequest(ctx.options, same_nodes=False, slurm=False)) == 0
+    assert ("NO_PROXY has 172.31.255.1" in capsys.readouterr().out) is bool(proxy)

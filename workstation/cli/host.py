@@ -16,13 +16,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bulkhead.exchange import proxy_of_environment
 from workstation.cli.arguments import Form, add_output, form_of
 from workstation.cli.failures import CliError
 from workstation.cli.output import document
 from workstation.cli.parsing import Actions, Parser
 from workstation.cli.values import between, folder
 from workstation.hostcluster import cluster, outage, pki, registry, state
-from workstation.hostcluster.component import DATA_DIR, HostOptions
+from workstation.hostcluster.component import DATA_DIR, NODE_ADDRESS, HostOptions
 from workstation.hostcluster.node import MOST_NODES
 from workstation.hostcluster.progress import Reporter
 
@@ -184,6 +185,8 @@ def _up(request: UpRequest) -> int:
     except (cluster.HostError, RuntimeError, OSError) as error:
         return _failed(error)
     print(f"The host is up. KUBECONFIG={handle.kubeconfig}")
+    if proxy_of_environment(handle.context.api_url):
+        print(f"A proxy is set (HTTPS_PROXY): kubectl and helm reach the host only if NO_PROXY has {NODE_ADDRESS}.")
     if options.registry:
         context = handle.context
         print(f"It has a registry at {registry.ADDRESS}: user {registry.USER}, password in {registry.password_file(context)},")

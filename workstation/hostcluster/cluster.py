@@ -31,7 +31,7 @@ from workstation.hostcluster import (
     remains,
     state,
 )
-from workstation.hostcluster.component import DATA_DIR, NODE_NAME, RUN_DIR, HostContext, HostOptions, Progress
+from workstation.hostcluster.component import DATA_DIR, NODE_ADDRESS, NODE_NAME, RUN_DIR, HostContext, HostOptions, Progress
 from workstation.hostcluster.debian import HOST_PACKAGES, ensure_packages
 from workstation.hostcluster.files import READ_AT_START, write_file
 from workstation.hostcluster.images import build
@@ -191,7 +191,7 @@ def await_node(node: Node, report: Progress) -> None:
             node.name,
         ]
         try:
-            done = programs.ended([*argv, f"-o=jsonpath={path}"], _LOOK_SECONDS)
+            done = programs.ended([*argv, f"-o=jsonpath={path}"], _LOOK_SECONDS, environment=programs.directly(NODE_ADDRESS))
             answer = (done.stdout or done.stderr).strip()
         except RuntimeError as error:
             answer = str(error)

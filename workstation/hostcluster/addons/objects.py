@@ -11,12 +11,12 @@ import subprocess
 import time
 from typing import Any
 
-from workstation.hostcluster import health
+from workstation.hostcluster import health, programs
 from workstation.hostcluster.addons import gpus
 from workstation.hostcluster.addons.dns import COREFILE, dns_objects
 from workstation.hostcluster.addons.metrics import metrics_access, metrics_api, metrics_endpoint
 from workstation.hostcluster.addons.processes import METRICS_ADDRESS
-from workstation.hostcluster.component import HostContext, HttpHealth, Progress
+from workstation.hostcluster.component import NODE_ADDRESS, HostContext, HttpHealth, Progress
 from workstation.hostcluster.images.build import COREDNS
 from workstation.hostcluster.kwok.nodes import SIMULATED_LABEL, node_name, node_status, real_node_labels, simulated_node
 from workstation.hostcluster.node import Node, nodes_of, present
@@ -34,7 +34,10 @@ class AddonError(RuntimeError):
 def _kubectl(ctx: HostContext, *arguments: str, given: str | None = None) -> str:
     command = [str(ctx.binaries["kubectl"]), f"--kubeconfig={ctx.kubeconfig}", "--request-timeout=30s", *arguments]
     try:
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_CALL_DEADLINE, check=False)
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, timeout=_CALL_DEADLINE, check=False,
+            env=programs.directly(NODE_ADDRESS),
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise AddonError(
             f"kubectl {arguments[0]}: no answer within {_CALL_DEADLINE} s (log: {ctx.log('kube-apiserver')})"
