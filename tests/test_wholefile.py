@@ -71,3 +71,22 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         put(tmp_path, b"one")
     assert names(tmp_path) == []
+
+
+def test_what_is_written_is_on_the_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(handle: int) -> None:
+        steps.append(f"sync {os.fstat(handle).st_size}")
+        sync(handle)
+
+    def named(path: Path, to: Path) -> Path:
+        steps.append("name")
+        return replace(path, to)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", named)
+    with wholefile.whole(tmp_path / "a", mode=0o600) as file:
+        file.write(b"abc")
+    assert steps == ["sync 3", "name"]

@@ -21,6 +21,9 @@ def whole(path: Path, *, mode: int) -> Iterator[BinaryIO]:
         with os.fdopen(handle, "wb") as file:
             yield file
             os.fchmod(file.fileno(), mode)
+            # Otherwise a power failure may leave the new name on an empty file.
+            file.flush()
+            os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from tests.hostcluster.context import make_context
 from workstation.hostcluster import pki
@@ -98,3 +99,28 @@ def test_the_first_end_is_that_of_the_certificate_that_ends_first(tmp_path: Path
         then.setattr(pki, "_now", lambda: earlier)
         pki._ensure_leaf(ctx.pki_dir, next(leaf for leaf in pki.LEAVES if leaf.name == "scheduler"), *authority)
     assert pki.first_end(ctx) == _certificate(ctx.pki_dir / "scheduler.crt").not_valid_after_utc.timestamp()
+
+
+@pytest.mark.parametrize("broken", ["ca.crt", "ca.key", "kubelet.crt", "kubelet.key", "sa.key", "sa.pub"])
+def test_what_a_power_failure_left_is_issued_again(tmp_path: Path, broken: str) -> None:
+    ctx = make_context(tmp_path)
+    pki.ensure_pki(ctx)
+    signing = (ctx.pki_dir / "sa.key").read_bytes()
+    (ctx.pki_dir / broken).write_bytes(b"")
+    pki.ensure_pki(ctx)
+    assert ((ctx.pki_dir / "sa.key").read_bytes() == signing) is (broken != "sa.key")
+    public = pki._load_key(ctx.pki_dir / "sa.key").public_key()
+    assert serialization.load_pem_public_key((ctx.pki_dir / "sa.pub").read_bytes()) == public
+    ca = _certificate(ctx.pki_dir / "ca.crt")
+    for name in ("ca", "kubelet"):
+        certificate = _certificate(ctx.pki_dir / f"{name}.crt")
+        certificate.verify_directly_issued_by(ca)
+        assert certificate.public_key() == pki._load_key(ctx.pki_dir / f"{name}.key").public_key()
+
+
+def test_a_key_that_is_not_the_certificates_makes_a_new_pair(tmp_path: Path) -> None:
+    ctx = make_context(tmp_path)
+    pki.ensure_pki(ctx)
+    (ctx.pki_dir / "scheduler.key").write_bytes((ctx.pki_dir / "proxy.key").read_bytes())
+    assert pki.ensure_pki(ctx) == ("scheduler",)
+    assert pki.ensure_pki(ctx) == ()

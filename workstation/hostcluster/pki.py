@@ -99,6 +99,15 @@ def _load_key(path: Path) -> Key:
     return key
 
 
+def _pair(path: Path) -> tuple[x509.Certificate, Key] | None:
+    """A certificate and its key; None unless both are there, whole, and of each other, as after a power failure."""
+    try:
+        certificate, key = x509.load_pem_x509_certificate(path.read_bytes()), _load_key(path.with_suffix(".key"))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return (certificate, key) if certificate.public_key() == key.public_key() else None
+
+
 def _builder(subject: x509.Name, issuer: x509.Name, key: Key, days: int) -> x509.CertificateBuilder:
     start = _now() - dt.timedelta(minutes=5)
     return (
@@ -126,10 +135,9 @@ def _usage(*, ca: bool) -> x509.KeyUsage:
 
 def _ensure_ca(folder: Path, name: str) -> tuple[x509.Certificate, Key]:
     certificate_path, key_path = folder / f"{name}.crt", folder / f"{name}.key"
-    if certificate_path.exists() and key_path.exists():
-        certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
-        if _fresh(certificate):
-            return certificate, _load_key(key_path)
+    known = _pair(certificate_path)
+    if known is not None and _fresh(known[0]):
+        return known
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(f"bulkhead-host-{name}")
     certificate = (
@@ -155,9 +163,10 @@ def _alternatives(hosts: tuple[str, ...]) -> list[x509.GeneralName]:
 
 
 def _usable(path: Path, leaf: Leaf, ca: x509.Certificate) -> bool:
-    if not path.exists() or not path.with_suffix(".key").exists():
+    known = _pair(path)
+    if known is None:
         return False
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    certificate = known[0]
     try:
         certificate.verify_directly_issued_by(ca)
     except Exception:  # noqa: BLE001 - the library raises several kinds; each means "not from this authority"
@@ -197,9 +206,10 @@ def ensure_apart(folder: Path, leaf: Leaf) -> None:
 
 
 def _ensure_service_account_key(folder: Path) -> None:
-    if (folder / "sa.key").exists() and (folder / "sa.pub").exists():
-        return
-    key = ec.generate_private_key(ec.SECP256R1())
+    try:
+        key = _load_key(folder / "sa.key")
+    except (FileNotFoundError, ValueError, TypeError):
+        key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     write_file(folder / "sa.key", _key_pem(key), mode=0o600)
     write_file(folder / "sa.pub", public)
