@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import bulkhead
 from tests.hostcluster.context import make_context
 from tests.hostcluster.test_supervisor import ALIVE, House, _until
 from workstation.cli import host
@@ -16,7 +17,7 @@ from workstation.cli.parsing import Parser
 from workstation.hostcluster import cluster, pki, state
 from workstation.hostcluster.component import Component, HostContext, HostOptions
 from workstation.hostcluster.progress import Silent
-from workstation.hostcluster.supervisor import plan_of
+from workstation.hostcluster.supervisor import Board, load_context, plan_of
 
 DAY = 86400.0
 
@@ -75,7 +76,7 @@ def test_a_host_that_runs_says_that_its_certificates_were_renewed(tmp_path: Path
 
     monkeypatch.setattr(cluster, "prepare_nodes", lambda _: None)
     monkeypatch.setattr(cluster, "tell", lambda *_: None)
-    living = state.HostState(1, "running", 0.0, state.options_to_json(ctx.options))
+    living = state.HostState(1, "running", 0.0, state.options_to_json(ctx.options), release=bulkhead.__version__)
     cluster._renew(ctx, living, Telling())
     assert told == []
     monkeypatch.setattr(pki, "RENEW_BEFORE", dt.timedelta(days=365))
@@ -117,6 +118,27 @@ def test_status_says_when_certificates_end(
     shown = capsys.readouterr().out
     assert text in shown
     assert ("`bulkhead host up` renews them" in shown) is bool(text)
+
+
+def test_up_says_that_the_supervisor_is_of_an_earlier_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = make_context(tmp_path)
+    told: list[str] = []
+    report = Silent()
+    monkeypatch.setattr(report, "warn", told.append)
+    monkeypatch.setattr(cluster, "prepare_nodes", lambda _: None)
+    monkeypatch.setattr(cluster, "tell", lambda *_: None)
+    for release in ("", "0.0.9", bulkhead.__version__):
+        living = state.HostState(1, "running", 0.0, state.options_to_json(ctx.options), release=release)
+        cluster._renew(ctx, living, report)
+    assert [text.partition(", not ")[0].rpartition(" is of ")[2] for text in told] == ["an earlier release", "0.0.9"]
+    assert Board(ctx, "one").state.release == bulkhead.__version__
+
+
+def test_add_ons_start_with_the_interpreter_of_the_last_up(tmp_path: Path) -> None:
+    ctx = replace(make_context(tmp_path), python="/moved/.venv/bin/python")
+    cluster._write_context(ctx)
+    assert load_context(ctx.run_dir)[0].python == ctx.python
+    assert "/moved/.venv/bin/python" in {component.argv[0] for component in plan_of(load_context(ctx.run_dir)[0])}
 
 
 def test_a_supervisor_passes_by_what_a_later_release_tells_it(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import bulkhead
 from workstation.hostcluster import (
     addons,
     binaries,
@@ -123,6 +124,7 @@ def _write_context(ctx: HostContext) -> str:
         "binaries": {name: str(path) for name, path in ctx.binaries.items()},
         "cache_dir": str(ctx.cache_dir),
         "lost": dict(ctx.lost),
+        "python": ctx.python,  # the folder of the one that started the supervisor may be gone
     }
     write_file(ctx.run_dir / "host.json", json.dumps(values, indent=1).encode())
     return load_context(ctx.run_dir)[1]
@@ -265,6 +267,11 @@ def _renew(ctx: HostContext, living: state.HostState, report: Progress) -> None:
     if running.data_dir != ctx.data_dir:
         raise HostError(
             f"a host with its data in {running.data_dir} is up; run `bulkhead host down` first to use {ctx.data_dir}"
+        )
+    if living.release != bulkhead.__version__:
+        report.warn(
+            f"the supervisor of this host is of {living.release or 'an earlier release'}, not {bulkhead.__version__}, and goes "
+            "on with its components: `bulkhead host down --keep-data`, then `bulkhead host up` replaces it; all pods restart"
         )
     prepare_nodes(ctx)
     renewed = _write_files(ctx)

@@ -39,6 +39,7 @@ class HostState:
     error: str = ""
     components: list[ComponentState] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)  # nodes that were broken on purpose ──> how
+    release: str = ""  # of the supervisor's own code; empty before it was written
     certificates_end: float = 0.0  # when the first certificate of a component ends; seconds since the epoch, 0 if not known
 
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import bulkhead
 from workstation.hostcluster import addons, cgroups, health, pki, registry, state, upstream
 from workstation.hostcluster.component import RUN_DIR, Component, HostContext
 
@@ -229,6 +230,7 @@ class Board:
             started=time.time(),
             options=state.options_to_json(ctx.options),
             generation=generation,
+            release=bulkhead.__version__,
         )
         self.keepers: dict[str, Keeper] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -338,7 +340,7 @@ def load_context(run_dir: Path = RUN_DIR) -> tuple[HostContext, str]:
         cache_dir=Path(values["cache_dir"]),
         run_dir=run_dir,
         lost=values.get("lost", {}),
-        python=sys.executable,
+        python=values.get("python", sys.executable),
     )
     return ctx, hashlib.sha256(text).hexdigest()[:16]
 
