@@ -105,7 +105,7 @@ def healthy(**lists: Any) -> Seen:
         "admission policies": (policy("bulkhead-pods"), policy("of-others")),
         "admission bindings": (binding("bulkhead-pods"),),
         "customresourcedefinitions": tuple(
-            map(crd, ("cohorts", "sharedvolumes", "tenantclasses", "tenants", "tenantsnapshots"))
+            map(crd, ("cohorts", "sharedvolumes", "tenantclasses", "tenantrestores", "tenants", "tenantsnapshots"))
         ),
         "identity": ({"metadata": meta("bulkhead-identity")},),
     }

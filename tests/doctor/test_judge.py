@@ -24,8 +24,10 @@ from tests.doctor.samples import (
     role,
     with_live,
 )
+from tests.kit import yamlfiles
+from tests.kit.helmchart import CHART
 from workstation.doctor.facts import Seen
-from workstation.doctor.judge import CHECKS
+from workstation.doctor.judge import CHECKS, installed
 from workstation.doctor.judge.dns import VARIABLE
 from workstation.preflight.facts import Unseen
 from workstation.preflight.findings import State
@@ -76,13 +78,13 @@ def warns_only() -> Seen:
 
 def old_store() -> Seen:
     definitions = list(healthy().cluster.lists["customresourcedefinitions"])  # type: ignore[arg-type]
-    definitions[3]["status"]["storedVersions"] = ["v1alpha0", "v1alpha1"]
+    definitions[4]["status"]["storedVersions"] = ["v1alpha0", "v1alpha1"]
     return healthy(customresourcedefinitions=tuple(definitions))
 
 
 def going_definition() -> Seen:
     definitions = list(healthy().cluster.lists["customresourcedefinitions"])  # type: ignore[arg-type]
-    definitions[3]["metadata"]["deletionTimestamp"] = "2026-06-01T11:00:00Z"
+    definitions[4]["metadata"]["deletionTimestamp"] = "2026-06-01T11:00:00Z"
     return healthy(customresourcedefinitions=tuple(definitions))
 
 
@@ -190,6 +192,12 @@ BROKEN: list[tuple[Callable[[], Seen], str, State, str]] = [
         "nvidia.com/gpu: 9 promised, nodes have 8",
     ),
 ]
+
+
+def test_every_definition_of_the_chart_is_looked_for() -> None:
+    assert {f"{name}.bulkhead.dev" for name in installed._DEFINITIONS} == {
+        yamlfiles.load(path)["metadata"]["name"] for path in (CHART / "crds").glob("*.yaml")
+    }
 
 
 def test_a_healthy_installation_is_healthy() -> None:

@@ -5,6 +5,7 @@ No Secret's content is read but that of Helm's release, which has the chart's va
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.objects import Resource
 from workstation.doctor.facts import Key, Seen, key_of
-from workstation.doctor.release import CHART, Release, UnreadableError, decoded
+from workstation.doctor.release import CHART, Release, decoded
 from workstation.preflight import observe as of_cluster
 from workstation.preflight.facts import Listed, Obj, Observed, Unseen
 
@@ -105,19 +106,32 @@ async def _names(client: Client, kind: Resource, namespace: str, name: str) -> t
 
 
 async def _release(client: Client, namespace: str) -> Release | Unseen:
-    """The latest release of the chart that Helm says is installed."""
-    listed = await client.list(kinds.SECRETS, namespace, label_selector="owner=helm,status=deployed")
-    releases = []
-    for secret in listed.items:
-        try:
-            release = decoded(secret)
-        except UnreadableError as error:
-            return Unseen(str(error))
-        if release.chart == CHART:
-            releases.append(release)
-    if not releases:
-        return Unseen(f"Helm has no release of the chart {CHART} in namespace {namespace}")
-    return max(releases, key=lambda release: release.revision)
+    """The chart's release that Helm says is installed, with the status of its last revision.
+
+    A command of helm that failed or was interrupted leaves a revision of its own, and the one before it stays `deployed`. A
+    first installation that failed has no other one.
+    """
+    for statuses in ("status=deployed", "status!=deployed,status!=superseded"):
+        listed = await client.list(kinds.SECRETS, namespace, label_selector=f"owner=helm,{statuses}")
+        releases = [release for release in map(decoded, listed.items) if release.chart == CHART]
+        if releases:
+            found = max(releases, key=lambda release: release.revision)
+            return replace(found, status=await _last_status(client, namespace, found))
+    return Unseen(f"Helm has no release of the chart {CHART} in namespace {namespace}")
+
+
+async def _last_status(client: Client, namespace: str, release: Release) -> str:
+    pages = client.pages(kinds.SECRETS, namespace, label_selector=f"owner=helm,name={release.name}", metadata_only=True)
+    revisions = [
+        mapping(mapping(codec.decode_obj(raw).get("metadata")).get("labels")) async for page in pages for raw in page.items
+    ]
+    last = max(revisions, key=_revision, default={})
+    return text(last.get("status")) or release.status
+
+
+def _revision(marks: Mapping[str, Any]) -> int:
+    number = text(marks.get("version"))
+    return int(number[:9]) if number.isdecimal() else 0
 
 
 async def _live(client: Client, objects: tuple[Obj, ...], namespace: str) -> dict[Key, Obj | Unseen | None]:

@@ -17,7 +17,7 @@ BINDING: Final = "ValidatingAdmissionPolicyBinding"
 _AGAIN: Final = "run `helm upgrade --force-conflicts` with the same values; it restores what the chart wrote"
 # What a client adds to a list whose values are a set stays there: Helm has no field that it could overwrite.
 _POLICIES_AGAIN: Final = f"delete a binding whose actions were changed; then {_AGAIN}"
-_DEFINITIONS: Final = ("cohorts", "sharedvolumes", "tenantclasses", "tenants", "tenantsnapshots")
+_DEFINITIONS: Final = ("cohorts", "sharedvolumes", "tenantclasses", "tenantrestores", "tenants", "tenantsnapshots")
 _VERSION_LABEL: Final = "app.kubernetes.io/version"
 
 
@@ -33,7 +33,8 @@ def version(seen: Seen) -> Finding:
     if len(need(seen.cluster, "controllers")) > 1:
         return failed("there are several installations", "uninstall all but one: they share the same definitions")
     if release.status != "deployed":
-        return failed(f"the release {release.name} is {release.status}", "`helm history` and `helm rollback` it")
+        cure = "`helm history` says why; `helm rollback` it, or if no revision was deployed, uninstall it and install it again"
+        return failed(f"the last revision of the release {release.name} is {release.status}", cure)
     if running and running != [release.version]:
         cure = "run `helm upgrade` again; a Deployment that was edited by hand keeps another version"
         return failed(f"the chart is of {release.version}, the controller of {', '.join(running)}", cure)
