@@ -32,6 +32,7 @@ def observed(tree: Mapping[str, Any]) -> tuple[Observed, Values]:
     return Observed(
         here=_time(tree["here"]),
         there=_time(there) if there else None,
+        namespace=tree["namespace"],
         version=tree["version"],
         groups={name: _seen(each) for name, each in tree["groups"].items()},
         denied=_seen(tree["denied"], tuple),

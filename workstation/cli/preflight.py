@@ -79,7 +79,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="NAME",
         type=values.object_name,
         default="bulkhead-system",
-        help="namespace of the pull secrets",
+        help="namespace of the release, with the pull secrets (default: bulkhead-system)",
     )
     parser.add_argument(
         "--timeout",

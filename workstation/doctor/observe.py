@@ -50,7 +50,7 @@ async def seen(client: Client, namespace: str, client_version: str) -> Seen:
         live = await _live(client, release.result().objects, namespace)
     pods = found["controller pods"]
     metrics = await _metrics(client, namespace, () if isinstance(pods, Unseen) else pods)
-    cluster = Observed(here=here, there=there, version=version, lists=found)
+    cluster = Observed(here=here, there=there, namespace=namespace, version=version, lists=found)
     return Seen(cluster, client_version, namespace, release.result(), live, metrics)
 
 

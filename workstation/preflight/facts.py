@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from bulkhead.api.names import SYSTEM_NAMESPACE
+
 Obj: TypeAlias = Mapping[str, Any]
 
 
@@ -63,6 +65,7 @@ class Observed:
 
     here: datetime  # this machine's clock at the time of `there`
     there: datetime | None = None  # the API server's
+    namespace: str = SYSTEM_NAMESPACE  # of the release
     version: str = ""
     lists: Mapping[str, Listed] = field(default_factory=dict)
     groups: Mapping[str, bool | Unseen] = field(default_factory=dict)  # `group/version/resource` ──> served

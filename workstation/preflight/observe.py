@@ -11,7 +11,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from bulkhead.api import labels
-from bulkhead.api.names import SYSTEM_NAMESPACE
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import codec
@@ -50,9 +49,6 @@ LISTS: Final[Mapping[str, tuple[Resource, str | None, str | None, str | None]]] 
     "mutating webhooks": (_MUTATING, None, None, None),
     "admission policies": (kinds.VALIDATING_ADMISSION_POLICIES, None, None, None),
     "controllers": (kinds.DEPLOYMENTS, None, labels.CONTROLLER, None),
-    "namespaces": (kinds.NAMESPACES, None, None, f"metadata.name={SYSTEM_NAMESPACE}"),
-    "limitranges": (kinds.LIMIT_RANGES, SYSTEM_NAMESPACE, None, None),
-    "resourcequotas": (kinds.RESOURCE_QUOTAS, SYSTEM_NAMESPACE, None, None),
 }
 
 # The objects of the chart; a test compares this with the rendered chart.
@@ -83,10 +79,16 @@ async def version(client: Client) -> tuple[str, datetime | None, datetime]:
     return text(codec.decode_obj(answer.data).get("gitVersion")), there if there and there.tzinfo else None, here
 
 
-async def lists(client: Client) -> dict[str, Listed]:
-    """Every list, or the reason why it was not read."""
-    found = await asyncio.gather(*(_bounded(_list(client, *list_of)) for list_of in LISTS.values()))
-    return dict(zip(LISTS, found, strict=True))
+async def lists(client: Client, namespace: str) -> dict[str, Listed]:
+    """Every list, or the reason why it was not read; some are of the release's namespace."""
+    wanted = {
+        **LISTS,
+        "namespaces": (kinds.NAMESPACES, None, None, f"metadata.name={namespace}"),
+        "limitranges": (kinds.LIMIT_RANGES, namespace, None, None),
+        "resourcequotas": (kinds.RESOURCE_QUOTAS, namespace, None, None),
+    }
+    found = await asyncio.gather(*(_bounded(_list(client, *list_of)) for list_of in wanted.values()))
+    return dict(zip(wanted, found, strict=True))
 
 
 async def _list(

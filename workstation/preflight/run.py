@@ -59,7 +59,7 @@ async def run(client: Client, values: Values, order: Order, say: Say) -> Report:
     say("reading the cluster, and starting the probes")
     probing = _Probing(values, order, say)
     async with asyncio.TaskGroup() as tasks:
-        reading = tasks.create_task(observe.lists(client))
+        reading = tasks.create_task(observe.lists(client, order.namespace))
         groups = tasks.create_task(observe.groups(client))
         denied = tasks.create_task(observe.denied(client))
         kubelets = tasks.create_task(_kubelets(client, reading))
@@ -67,6 +67,7 @@ async def run(client: Client, values: Values, order: Order, say: Say) -> Report:
     observed = Observed(
         here=here,
         there=there,
+        namespace=order.namespace,
         version=version,
         lists=reading.result(),
         groups=groups.result(),

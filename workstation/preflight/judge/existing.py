@@ -5,7 +5,7 @@ from typing import Any
 
 import bulkhead
 from bulkhead.api import labels as marks
-from bulkhead.api.names import GROUP, SYSTEM_NAMESPACE
+from bulkhead.api.names import GROUP
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from workstation.preflight.facts import Obj, Observed, Unseen, need
 from workstation.preflight.findings import Finding, failed, ok, warning
@@ -14,7 +14,6 @@ from workstation.preflight.values import Values
 # A tenant's namespaces as the controller creates them, to match webhooks' selectors.
 _TENANT = "bh-example"
 _NAMESPACES: tuple[Mapping[str, str], ...] = (
-    {"kubernetes.io/metadata.name": SYSTEM_NAMESPACE},
     {"kubernetes.io/metadata.name": _TENANT, "bulkhead.dev/namespace": "plane"} | marks.made_for("example"),
     {"kubernetes.io/metadata.name": f"{_TENANT}-work", "bulkhead.dev/namespace": "work"} | marks.made_for("example"),
 )
@@ -46,11 +45,20 @@ def installation(observed: Observed, _values: Values) -> Finding:
         if hooks:
             cure = "delete these webhook configurations: this version has none, and no service answers them"
             return warning("there is an installation, with webhooks of another version", cure, hooks)
-        if _namespace(controllers[0]) != SYSTEM_NAMESPACE:
-            return failed(f"there is an installation in another namespace ({where})", "upgrade that one, or uninstall it first")
+        if (other := _namespace(controllers[0])) != observed.namespace:
+            cure = f"upgrade that one (`preflight --namespace {other}`), or uninstall it first"
+            return failed(f"there is an installation in another namespace ({where})", cure)
         return ok(f"already installed ({where}): this would upgrade it to {bulkhead.__version__}")
     remains = [*crds, *policies, *hooks]
     if remains:
+        owners = {_owner(policy) for policy in _seen(observed, "admission policies") if _is_ours(policy)} - {("", "")}
+        others = sorted(f"{name} in {there}" for name, there in owners if there != observed.namespace)
+        if others:
+            return failed(
+                f"there are leftovers of another release ({', '.join(others)}), which helm does not hand over to a new one",
+                "install with the name and namespace of that release, or delete them; deleting the CRDs deletes every Tenant",
+                remains,
+            )
         return warning(
             "there are leftovers of an installation, and no controller",
             "install the version that left them, or delete them; deleting the CRDs deletes every Tenant",
@@ -61,18 +69,19 @@ def installation(observed: Observed, _values: Values) -> Finding:
 
 def namespace(observed: Observed, _values: Values) -> Finding:
     """Limits and defaults of the release namespace, if it exists."""
-    there = [namespace for namespace in need(observed, "namespaces") if _name(namespace) == SYSTEM_NAMESPACE]
+    name = observed.namespace
+    there = [namespace for namespace in need(observed, "namespaces") if _name(namespace) == name]
     if not there:
-        return ok(f"{SYSTEM_NAMESPACE} does not exist yet")
+        return ok(f"{name} does not exist yet")
     if mapping(there[0].get("metadata")).get("deletionTimestamp"):
-        return failed(f"{SYSTEM_NAMESPACE} is being deleted", "wait until it is gone")
+        return failed(f"{name} is being deleted", "wait until it is gone")
     told = [f"LimitRange {_name(limits)}: sets its own limits for the controller" for limits in _seen(observed, "limitranges")]
     told += [f"ResourceQuota {_name(quota)}: {_hard(quota)}" for quota in _seen(observed, "resourcequotas") if _hard(quota)]
     if told:
         cure = "make sure that the controller fits (50m CPU, 512Mi memory for each replica), or use a namespace without limits"
-        return warning(f"{SYSTEM_NAMESPACE} has limits", cure, told)
+        return warning(f"{name} has limits", cure, told)
     level = _label(there[0], "pod-security.kubernetes.io/enforce") or "not set"
-    return ok(f"{SYSTEM_NAMESPACE}: no limits, Pod Security level {level}")
+    return ok(f"{name}: no limits, Pod Security level {level}")
 
 
 def webhooks(observed: Observed, _values: Values) -> Finding:
@@ -80,7 +89,10 @@ def webhooks(observed: Observed, _values: Values) -> Finding:
     told = []
     for kind in ("validating webhooks", "mutating webhooks"):
         for each in need(observed, kind):
-            told += [f"{_name(each)}: {text(hook.get('name'))}" for hook in mappings(each.get("webhooks"), 64) if _meets(hook)]
+            told += [
+                f"{_name(each)}: {text(hook.get('name'))}" for hook in mappings(each.get("webhooks"), 64)
+                if _meets(hook, observed.namespace)
+            ]  # fmt: skip
     if told:
         return warning(
             f"{len(told)} webhooks with failurePolicy Fail are called for objects in Bulkhead's namespaces",
@@ -91,10 +103,11 @@ def webhooks(observed: Observed, _values: Values) -> Finding:
     return ok("none")
 
 
-def _meets(hook: Mapping[str, Any]) -> bool:
+def _meets(hook: Mapping[str, Any], release: str) -> bool:
     if text(hook.get("failurePolicy")) not in {"", "Fail"} or not any(_rule(rule) for rule in mappings(hook.get("rules"), 64)):
         return False
-    return any(selects(mapping(hook.get("namespaceSelector")), labels) for labels in _NAMESPACES)
+    namespaces = ({"kubernetes.io/metadata.name": release}, *_NAMESPACES)
+    return any(selects(mapping(hook.get("namespaceSelector")), labels) for labels in namespaces)
 
 
 def _rule(rule: Mapping[str, Any]) -> bool:
@@ -129,6 +142,12 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 def _hard(quota: Obj) -> str:
     return ", ".join(f"{key}={value}" for key, value in list(mapping(mapping(quota.get("spec")).get("hard")).items())[:6])
+
+
+def _owner(obj: Obj) -> tuple[str, str]:
+    """The name and namespace of the release of Helm to which an object belongs."""
+    notes = mapping(mapping(obj.get("metadata")).get("annotations"))
+    return text(notes.get("meta.helm.sh/release-name")), text(notes.get("meta.helm.sh/release-namespace"))
 
 
 def _is_ours(obj: Obj) -> bool:
