@@ -6,6 +6,7 @@ from workstation.preflight.findings import Finding, failed, ok, skipped, warning
 from workstation.preflight.values import Values
 
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_DEFAULTS = (_DEFAULT, "storageclass.beta.kubernetes.io/is-default-class")  # either counts for the API server
 PLANE = "plane"
 SHARED = "shared:"
 # Provisioners of file systems that many nodes can mount. Others may do so too; `--rwx-class` tests them.
@@ -31,11 +32,12 @@ def chosen(classes: tuple[Obj, ...], name: str) -> list[Obj]:
     """The class of the planes' volumes: the named one, or else the defaults."""
     if name:
         return [storage_class for storage_class in classes if _name(storage_class) == name]
-    return [
-        storage_class
-        for storage_class in classes
-        if text(mapping(_meta(storage_class).get("annotations")).get(_DEFAULT)) == "true"
-    ]
+    return [storage_class for storage_class in classes if _is_default(storage_class)]
+
+
+def _is_default(storage_class: Obj) -> bool:
+    annotations = mapping(_meta(storage_class).get("annotations"))
+    return any(text(annotations.get(name)) == "true" for name in _DEFAULTS)
 
 
 def shareable(classes: tuple[Obj, ...], named: tuple[str, ...]) -> list[Obj]:
