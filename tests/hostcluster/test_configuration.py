@@ -55,13 +55,28 @@ def test_the_kubelet_bounds_processes_and_filters_system_calls(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("machine", "pods"),
     [
-        ("nameserver 127.0.0.53\nsearch lan\n", "search lan\n"),
-        ("nameserver ::1\nnameserver 9.9.9.9\n", "nameserver 9.9.9.9\n"),
-        ("", "\n"),
+        (["nameserver ::1\nnameserver 9.9.9.9\n"], "nameserver 9.9.9.9\n"),
+        # systemd-resolved: its stub, and the file with the resolvers behind it.
+        (["nameserver 127.0.0.53\nsearch lan\n", "nameserver 192.0.2.1\nsearch lan\n"], "nameserver 192.0.2.1\nsearch lan\n"),
+        (["nameserver 9.9.9.9\n", "nameserver 192.0.2.1\n"], "nameserver 9.9.9.9\n"),
+        # CoreDNS does not start without any.
+        (["nameserver\t127.0.0.53\nsearch lan\n"], "search lan\nnameserver 127.0.0.1\n"),
+        ([], "nameserver 127.0.0.1\n"),
     ],
 )
-def test_resolvers_on_the_loopback_are_not_given_to_pods(machine: str, pods: str) -> None:
-    assert configuration.resolv_conf(machine) == pods
+def test_pods_get_resolvers_that_they_reach(machine: list[str], pods: str) -> None:
+    assert configuration.resolv_conf(*machine) == pods
+    assert configuration.has_resolvers(pods) is ("127.0.0.1" not in pods)
+
+
+def test_the_resolvers_behind_systemd_resolved_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub, behind = tmp_path / "stub", tmp_path / "behind"
+    stub.write_text("nameserver 127.0.0.53\n")
+    behind.write_text("nameserver 192.0.2.1\n")
+    monkeypatch.setattr(configuration, "RESOLV_CONFS", (stub, behind))
+    ctx = make_context(tmp_path)
+    configuration.write_configuration(ctx)
+    assert (ctx.config_dir / "resolv.conf").read_text() == "nameserver 192.0.2.1\n"
 
 
 def test_writing_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.hostcluster.context import make_context
 from tests.hostcluster.test_supervisor import ALIVE, House, _until
 from workstation.cli import host
 from workstation.cli.parsing import Parser
-from workstation.hostcluster import cluster, pki, state
+from workstation.hostcluster import cluster, configuration, pki, state
 from workstation.hostcluster.component import Component, HostContext, HostOptions
 from workstation.hostcluster.progress import Silent
 from workstation.hostcluster.supervisor import Board, load_context, plan_of
@@ -43,7 +43,7 @@ def _credentials(ctx: HostContext, component: Component) -> set[Path]:
 
 def test_a_component_changes_with_every_certificate_and_kubeconfig_that_it_reads(tmp_path: Path) -> None:
     ctx = _whole(tmp_path)
-    cluster._write_files(ctx)
+    cluster._write_files(ctx, Silent())
     unchanged, holding = [], set()
     for component in plan_of(ctx):
         for path in sorted(_credentials(ctx, component)):
@@ -59,7 +59,7 @@ def test_a_component_changes_with_every_certificate_and_kubeconfig_that_it_reads
 
 def test_a_renewed_certificate_is_news_for_a_running_supervisor(tmp_path: Path) -> None:
     ctx = _whole(tmp_path)
-    cluster._write_files(ctx)
+    cluster._write_files(ctx, Silent())
     generation = cluster._write_context(ctx)
     assert cluster._write_context(ctx) == generation
     (ctx.pki_dir / "apiserver.crt").write_bytes(b"renewed")
@@ -75,6 +75,7 @@ def test_a_host_that_runs_says_that_its_certificates_were_renewed(tmp_path: Path
             told.append(text)
 
     monkeypatch.setattr(cluster, "prepare_nodes", lambda _: None)
+    monkeypatch.setattr(configuration, "has_resolvers", lambda _: True)
     monkeypatch.setattr(cluster, "tell", lambda *_: None)
     living = state.HostState(1, "running", 0.0, state.options_to_json(ctx.options), release=bulkhead.__version__)
     cluster._renew(ctx, living, Telling())
@@ -126,6 +127,7 @@ def test_up_says_that_the_supervisor_is_of_an_earlier_release(tmp_path: Path, mo
     report = Silent()
     monkeypatch.setattr(report, "warn", told.append)
     monkeypatch.setattr(cluster, "prepare_nodes", lambda _: None)
+    monkeypatch.setattr(configuration, "has_resolvers", lambda _: True)
     monkeypatch.setattr(cluster, "tell", lambda *_: None)
     for release in ("", "0.0.9", bulkhead.__version__):
         living = state.HostState(1, "running", 0.0, state.options_to_json(ctx.options), release=release)

@@ -206,12 +206,16 @@ def await_node(node: Node, report: Progress) -> None:
     )
 
 
-def _write_files(ctx: HostContext) -> tuple[str, ...]:
+def _write_files(ctx: HostContext, report: Progress) -> tuple[str, ...]:
     """Write what the components read. Returns the names of the certificates that were renewed."""
     renewed = pki.ensure_pki(ctx)
     if ctx.options.registry:
         registry.ensure(ctx)
     configuration.write_configuration(ctx)
+    if not configuration.has_resolvers((ctx.config_dir / "resolv.conf").read_text()):
+        report.warn(
+            f"{configuration.RESOLV_CONFS[0]} names no resolver that pods reach: names outside of the cluster stay unknown"
+        )
     return renewed
 
 
@@ -255,7 +259,7 @@ def _start(ctx: HostContext, report: Progress) -> None:
     _own_data_dir(ctx.data_dir)
     machine_settings.prepare(ctx)
     prepare_nodes(ctx)
-    _write_files(ctx)
+    _write_files(ctx, report)
     generation = _write_context(ctx)
     report.step("Starting the components")
     _await_running(ctx, _spawn(ctx), generation, report)
@@ -274,7 +278,7 @@ def _renew(ctx: HostContext, living: state.HostState, report: Progress) -> None:
             "on with its components: `bulkhead host down --keep-data`, then `bulkhead host up` replaces it; all pods restart"
         )
     prepare_nodes(ctx)
-    renewed = _write_files(ctx)
+    renewed = _write_files(ctx, report)
     if renewed:
         report.warn(
             f"{len(renewed)} certificates were renewed; the components that use them restart. A copy of {ctx.kubeconfig} is "

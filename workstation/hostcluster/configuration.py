@@ -22,6 +22,9 @@ from workstation.hostcluster.node import Node, nodes_of
 
 SANDBOX_IMAGE = "registry.k8s.io/pause:3.10"
 NETWORK = "bulkhead"  # the CNI plugins write it into the comment of each rule
+# The second has the resolvers behind systemd-resolved, where /etc/resolv.conf names its stub at 127.0.0.53.
+RESOLV_CONFS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
+NO_RESOLVER = "nameserver 127.0.0.1"
 CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")  # of Debian's package, and of upstream's own archive
 
 
@@ -198,10 +201,28 @@ def proxy(node: Node, mode: str) -> dict[str, Any]:
     }
 
 
-def resolv_conf(text: str) -> str:
-    """The machine's resolvers that pods can also reach: loopback addresses belong to another namespace."""
-    kept = [line for line in text.splitlines() if not line.startswith(("nameserver 127.", "nameserver ::1"))]
-    return "\n".join(kept) + "\n"
+def resolv_conf(*texts: str) -> str:
+    """What the first of these files that names one has of resolvers that pods reach too: a loopback is another one in a pod.
+
+    Without any, the one of the pod's own loopback is named: CoreDNS ends where it finds none, and so would cluster names.
+    """
+    files = [[line for line in text.splitlines() if not _names_loopback(line)] for text in texts]
+    for lines in files:
+        if has_resolvers("\n".join(lines)):
+            return "\n".join(lines) + "\n"
+    return "\n".join([*(files[0] if files else []), NO_RESOLVER]) + "\n"
+
+
+def has_resolvers(text: str) -> bool:
+    """Whether a resolv.conf names a resolver that pods reach."""
+    return any(line.split()[:1] == ["nameserver"] and not _names_loopback(line) for line in text.splitlines())
+
+
+def _names_loopback(line: str) -> bool:
+    match line.split():
+        case ["nameserver", address, *_]:
+            return address.startswith("127.") or address == "::1"
+    return False
 
 
 def proxy_mode() -> str:
@@ -219,10 +240,10 @@ def _files_of(node: Node) -> dict[Path, str]:
 
 def write_configuration(ctx: HostContext) -> bool:
     """Render all files. Returns whether any of them changed."""
-    machine = Path("/etc/resolv.conf")
+    resolvers = [path.read_text() for path in RESOLV_CONFS if path.exists()]
     files = {
         ctx.config_dir / "scheduler.yaml": yaml.safe_dump(scheduler(ctx), sort_keys=False),
-        ctx.config_dir / "resolv.conf": resolv_conf(machine.read_text() if machine.exists() else ""),
+        ctx.config_dir / "resolv.conf": resolv_conf(*resolvers),
     }
     for node in nodes_of(ctx):
         files |= _files_of(node)
