@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from workstation.cli import images
+from workstation.cli.failures import CliError
+from workstation.cli.main import build_parser
 from workstation.images import credentials, place, valuesfile
 from workstation.images.credentials import Credentials, CredentialsError
 from workstation.images.place import PlaceError
@@ -292,3 +295,41 @@ def test_the_values_file_keeps_what_another_push_wrote_for_the_same_registry(tmp
     ):
         path.write_text(broken)
         assert valuesfile.digests_in(path, "r/b") == {}
+
+
+OWN = valuesfile.values("r/b", {"etcd:v1": "sha256:" + "a" * 64}, ["pulls"])
+
+
+@pytest.mark.parametrize(
+    ("content", "others"),
+    [
+        ("", ()),
+        ("# nothing yet\n", ()),
+        (OWN, ()),
+        (OWN + "storageClass: fast\n", ("storageClass",)),
+        ("planes: {nodeSelector: {a: b}}\nimages: {registry: r/b, pullPolicy: Always}\n", ("planes", "images.pullPolicy")),
+        ("- x\n", ("text without values",)),
+        ("a: {", ("text that is not YAML",)),
+    ],
+)
+def test_a_push_does_not_overwrite_other_values(content: str, others: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    assert valuesfile.others_in(path) == ()
+    path.write_text(content)
+    assert valuesfile.others_in(path) == others
+    if not others:
+        images._refuse_other_values(path)
+        return
+    with pytest.raises(CliError, match="nothing was pushed") as refused:
+        images._refuse_other_values(path)
+    assert all(name in str(refused.value) for name in others)
+
+
+def test_the_values_file_is_looked_at_before_anything_is_pushed(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text("storageClass: fast\n")
+    words = ["images", "push", "registry.invalid/b", "--no-build", "--values", str(path)]
+    options = build_parser(words).parse_args(words)
+    with pytest.raises(CliError, match="nothing was pushed"):
+        images.push_images(options.handler.request(options))
+    assert path.read_text() == "storageClass: fast\n"

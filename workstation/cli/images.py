@@ -25,6 +25,7 @@ from workstation.images.transport import RegistryError, Transport, TrustError, t
 from workstation.images.uploads import Uploads
 
 _MAX_PASSWORD_CHARACTERS: Final = 16_384
+_SHOWN_VALUES: Final = 5
 _SECRET: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -133,7 +134,10 @@ def _add_push(actions: Actions) -> None:
     push.add_argument("--ca-file", metavar="FILE", help="the CA of the registry's certificate (default: the system's)")
     push.add_argument("--plain-http", action="store_true", help="without TLS: the network can read the password")
     push.add_argument(
-        "--values", metavar="FILE", default="bulkhead-images.yaml", help="the values file (default bulkhead-images.yaml)"
+        "--values",
+        metavar="FILE",
+        default="bulkhead-images.yaml",
+        help="the values file, for the images alone (default bulkhead-images.yaml)",
     )
     push.add_argument(
         "--pull-secret",
@@ -269,6 +273,7 @@ def _archives(request: PushRequest, report: Reporter) -> list[Path]:
 
 def push_images(request: PushRequest) -> int:
     """Push archives, and write the values file."""
+    _refuse_other_values(request.values_file)
     credentials = _credentials(request)
     try:
         with Transport(trust(request.ca_file)) as transport, Reporter() as report:
@@ -283,6 +288,21 @@ def push_images(request: PushRequest) -> int:
         raise CliError(str(error), next_step="run the same command again: it continues where it stopped") from error
     _write_values(request, pushed)
     return Exit.DONE
+
+
+def _refuse_other_values(path: Path) -> None:
+    """A push writes the whole file, so it would lose what an admin has written there."""
+    try:
+        others = valuesfile.others_in(path)
+    except OSError as error:
+        raise CliError(f"--values {path}: {error.strerror}", code=Exit.USAGE) from error
+    if others:
+        shown = ", ".join(plain(name, 60) for name in others[:_SHOWN_VALUES]) + (", …" if len(others) > _SHOWN_VALUES else "")
+        raise CliError(
+            f"--values {path} has more than images ({shown}), and would be overwritten; nothing was pushed",
+            next_step="give a file for the images alone, such as --values images.yaml, and both files to helm",
+            code=Exit.USAGE,
+        )
 
 
 def _push(registry: Registry, paths: list[Path], report: Reporter) -> list[Pushed]:

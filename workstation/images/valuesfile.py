@@ -11,6 +11,7 @@ import yaml
 _FILE_LIMIT_BYTES: Final = 1 << 20
 _TITLE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_OWN: Final = ("registry", "digests", "pullSecrets")
 _HEAD: Final = "# Images by digest, written by `bulkhead images push`. helm install bulkhead … -f THIS_FILE\n"
 
 
@@ -23,6 +24,24 @@ def digests_in(path: Path, registry: str) -> dict[str, str]:
                 found = dict(images.get("digests"))
                 return {key: value for key, value in found.items() if _TITLE.fullmatch(key) and _DIGEST.fullmatch(value)}
     return {}
+
+
+def others_in(path: Path) -> tuple[str, ...]:
+    """What a file has besides what `values` writes, such as `planes` or `images.pullPolicy`. Raises OSError."""
+    if not path.is_file():
+        return ()
+    try:
+        with path.open("rb") as stream:
+            found = yaml.safe_load(stream.read(_FILE_LIMIT_BYTES).decode(errors="replace"))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ("text that is not YAML",)
+    if found is None:
+        return ()
+    if not isinstance(found, dict):
+        return ("text without values",)
+    images = found.get("images")
+    own = [f"images.{name}" for name in images if name not in _OWN] if isinstance(images, dict) else []
+    return (*(str(name) for name in found if name != "images"), *own)
 
 
 def values(registry: str, digests: Mapping[str, str], pull_secrets: Iterable[str]) -> str:
