@@ -1,6 +1,7 @@
 """Values of the chart: which objects follow from them, and that misspelt ones are refused with a sentence that helps."""
 
 import json
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,6 +17,7 @@ from gpumetrics.settings import load as gpu_settings
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, environment, environment_of, helm, of_kind, rendered, ways_to_dns
 from tests.kit.tenantsamples import material, plane_spec
+from workstation.images import valuesfile
 
 MISSPELT: Final = {
     "image.repository=x": "images.registry",
@@ -64,6 +66,14 @@ def test_a_namespace_in_which_others_have_pods_is_refused_at_the_installation(na
         return
     with pytest.raises(AssertionError, match=f'must be one for Bulkhead alone, not "{namespace}"'):
         helm(*arguments)
+
+
+def test_the_digests_of_many_earlier_releases_are_no_obstacle(tmp_path: Path) -> None:
+    """`images push` keeps those in its file, and helm those of the values that it reuses: each release adds some."""
+    digests = {f"bulkhead:0.{release}.{patch}": "sha256:" + "a" * 64 for release in range(20) for patch in range(10)}
+    path = tmp_path / "images.yaml"
+    path.write_text(valuesfile.values("r.example.org/b", digests | {"bulkhead:0.1.0": "sha256:" + "b" * 64}, []))
+    assert environment("-f", str(path))["BULKHEAD_IMAGE_BULKHEAD"] == f"r.example.org/b/bulkhead:0.1.0@sha256:{'b' * 64}"
 
 
 def test_what_the_template_of_misspelt_values_names_the_schema_lets_through_and_the_values_do_not_have() -> None:
