@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import re
 import tarfile
 import threading
@@ -188,6 +189,14 @@ def test_what_is_built_appears_whole_and_is_then_taken_from_the_cache(fake: Path
 
     monkeypatch.setattr(gobuild, "build", again)
     assert binaries.ensure("fake")["fake"].read_bytes() == b"built"
+
+
+def test_what_is_built_is_on_the_disk_before_it_counts(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there: list[bool] = []
+    monkeypatch.setattr(gobuild, "build", _built)
+    monkeypatch.setattr(os, "sync", lambda: there.append((fake / "v1").exists()))
+    binaries.ensure("fake")
+    assert there == [False]
 
 
 def test_an_interrupted_build_leaves_nothing_that_looks_done(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,8 @@ def _place(made: Path, folder: Path) -> None:
     """Move a finished folder to its place in one step, replacing an incomplete one."""
     if folder.exists():
         shutil.rmtree(folder)
+    # Otherwise a power failure may leave empty programs there, which are used unchecked.
+    os.sync()
     made.rename(folder)
 
 
