@@ -11,7 +11,7 @@ import pytest
 from workstation.hostcluster.images import slack
 from workstation.hostcluster.images.build import PROJECT
 from workstation.hostcluster.images.pause import elf_x86_64
-from workstation.hostcluster.images.python_root import make_tree, own_sources, runtime_requirements
+from workstation.hostcluster.images.python_root import make_tree, own_sources, runtime_requirements, tree_entries
 
 
 def test_pods_get_the_runtime_dependencies_alone() -> None:
@@ -82,6 +82,16 @@ def test_each_program_of_an_image_stands_behind_its_launcher(tmp_path: Path) -> 
     if platform.machine() == "x86_64":
         assert b"/usr/local/libexec/etcd\0" in found["usr/local/bin/etcd"].content
         assert found["usr/local/libexec/etcd"].content == tmp_path / "etcd"
+
+
+@pytest.mark.parametrize(("packaged", "modes"), [(False, [0o644, 0o755]), (True, [0o600, 0o700])])
+def test_the_umask_of_a_build_is_not_in_the_image(packaged: bool, modes: list[int], tmp_path: Path) -> None:
+    """Pods run as another user: with an admin's umask of 077 they could read none of our files."""
+    for name, mode in (("module.py", 0o600), ("program", 0o700)):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    found = {entry.path: entry.mode for entry in tree_entries(tmp_path, packaged=packaged)}
+    assert [found["module.py"], found["program"]] == modes
 
 
 def test_two_commands_may_make_the_same_tree_at_once(tmp_path: Path) -> None:

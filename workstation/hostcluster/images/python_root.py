@@ -199,8 +199,14 @@ def own_tree(cache: Path, project: Path, root: Path) -> Path:
     return make_tree(cache / "trees" / f"own-{tree_key(project, sources)}", fill)
 
 
-def tree_entries(tree: Path, prefix: str = "", *, drop: re.Pattern[str] | None = None) -> Iterator[Entry]:
-    """The entries of a tree, without what `drop` matches, device files, and setuid and setgid bits."""
+def tree_entries(
+    tree: Path, prefix: str = "", *, drop: re.Pattern[str] | None = None, packaged: bool = False
+) -> Iterator[Entry]:
+    """The entries of a tree, without what `drop` matches, device files, and setuid and setgid bits.
+
+    Modes are kept of what Debian has packaged. Those of other files come from the umask of the process that made them, which
+    does not count: pods run as users that have no other right to them.
+    """
     for folder, folders, files in os.walk(tree):
         for name in [*folders, *files]:
             path = Path(folder, name)
@@ -210,14 +216,15 @@ def tree_entries(tree: Path, prefix: str = "", *, drop: re.Pattern[str] | None =
             if path.is_symlink():
                 yield Entry(prefix + inside, "link", str(path.readlink()))
             elif path.is_file():
-                yield Entry(prefix + inside, "file", path, path.stat().st_mode & 0o755)
+                mode = path.stat().st_mode & 0o755
+                yield Entry(prefix + inside, "file", path, mode if packaged else 0o755 if mode & 0o100 else 0o644)
             elif path.is_dir():
                 yield Entry(prefix + inside, "dir", mode=0o755)
 
 
 def root_entries(root: Path) -> Iterator[Entry]:
     """Whether an entry of the Debian root goes into the image."""
-    yield from tree_entries(root, drop=_UNNEEDED)
+    yield from tree_entries(root, drop=_UNNEEDED, packaged=True)
     yield Entry(PACKAGE_LIST, "file", root / "packages.txt")
     for folder, _, files in os.walk(root / "usr/lib/python3.11"):
         inside = Path(folder).relative_to(root).as_posix()

@@ -129,7 +129,7 @@ def check_version(wanted: DebianTree, package_files: str) -> None:
 
 def tree_layer(tree: Path, wanted: DebianTree) -> Iterator[Entry]:
     """Whether an entry of the packages goes into the image."""
-    yield from tree_entries(tree, drop=wanted.unneeded)
+    yield from tree_entries(tree, drop=wanted.unneeded, packaged=True)
     yield Entry(PACKAGE_LIST, "file", tree / "packages.txt")
     yield from (Entry(folder, "dir", mode=0o755) for folder in ("home", "var/spool", "var/log", "usr/local/bin"))
     yield Entry("var/tmp", "dir", mode=0o1777)
