@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,19 @@ def test_the_lock_is_taken_again_when_a_down_removed_it(tmp_path: Path, monkeypa
     monkeypatch.setattr(cluster, "_same_file", lambda *_: next(looks))
     with cluster.exclusive(Silent()):
         assert list(looks) == []
+
+
+def test_what_the_host_writes_for_pods_they_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cluster, "_LOCK", tmp_path / "lock")
+    earlier = os.umask(0o077)
+    try:
+        with cluster.exclusive(Silent()):
+            inside = subprocess.run(["sh", "-c", "umask"], capture_output=True, text=True, check=True).stdout.strip()
+        after = os.umask(0o077)
+    finally:
+        os.umask(earlier)
+    assert (inside, after) == ("0022", 0o077)
 
 
 def test_images_are_imported_once(tmp_path: Path) -> None:

@@ -60,7 +60,11 @@ class HostHandle:
 
 @contextmanager
 def exclusive(report: Progress) -> Iterator[None]:
-    """One `up` or `down` at a time."""
+    """One `up` or `down` at a time, with the umask that kubelets and containerd expect.
+
+    They write files for pods, such as /etc/hosts and /etc/resolv.conf, and folders above pods' file systems. With root's umask
+    of a hardened machine no other user could read those.
+    """
     if os.geteuid() != 0:
         raise HostError("the embedded host must run as root, because it creates containers, networks and mounts")
     while True:
@@ -72,7 +76,11 @@ def exclusive(report: Progress) -> Iterator[None]:
                 fcntl.flock(stream, fcntl.LOCK_EX)
             if not _same_file(stream.fileno(), _LOCK):
                 continue  # a `down` held the lock and removed its file
-            yield
+            earlier = os.umask(0o022)
+            try:
+                yield
+            finally:
+                os.umask(earlier)
             return
 
 
