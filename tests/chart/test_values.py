@@ -203,6 +203,11 @@ def test_the_monitor_of_gpu_metrics_comes_with_the_program_and_selects_it() -> N
     assert not of_kind("PodMonitor", *on[2:])
 
 
+def test_figures_of_kubelets_without_the_program_that_reads_them_are_refused() -> None:
+    with pytest.raises(AssertionError, match=r"set gpuMetrics\.enabled too"):
+        rendered("--set", "gpuMetrics.kubelets.enabled=true")
+
+
 def test_the_right_to_read_kubelets_metrics_is_given_on_request_to_one_program() -> None:
     on = ("--set", "gpuMetrics.enabled=true", "--set", "gpuMetrics.kubelets.enabled=true")
 
