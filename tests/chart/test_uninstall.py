@@ -12,6 +12,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound
 from bulkhead.kube.resources import resource_of
+from controller.snapshots.schedule import FINALIZER
 from tests.kit.crds import served
 from tests.kit.helmchart import CHART, helm, rendered
 from tests.kit.kubeconfigs import to_yaml
@@ -159,6 +160,33 @@ async def test_definitions_without_objects_may_be_deleted_and_others_always(host
     await host.client.apply(kinds.CONFIG_MAPS, probe)
     await host.client.delete(kinds.CONFIG_MAPS, "x", "bulkhead-system")
     await gone(host)
+
+
+async def test_the_definition_of_snapshots_stays_while_one_is_stored(host: Installation) -> None:
+    """Else its finalizer waits for a controller, and the next installation deletes what is stored."""
+    resource, definition = kinds.CUSTOM_RESOURCE_DEFINITIONS, "tenantsnapshots.bulkhead.dev"
+    await served(host.client, kinds.TENANT_SNAPSHOTS)
+    made = {"metadata": {"name": "red-1", "finalizers": [FINALIZER]}, "spec": {"tenant": "red"}}
+    await host.client.apply(kinds.TENANT_SNAPSHOTS, made)
+
+    async def refusal() -> str:
+        try:
+            await host.client.transport.request("DELETE", resource.path(None, definition), params={"dryRun": "All"})
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    async def free() -> bool:
+        return not await refusal()
+
+    told = await until(refusal, "the definition kept")
+    assert "TenantSnapshot red-1 is stored" in told
+    with pytest.raises(ApiError, match="nothing was deleted"):
+        await host.client.delete(resource, definition)
+    # To keep what is stored; one that was asked for by hand has no finalizer.
+    await host.client.patch(kinds.TENANT_SNAPSHOTS, "red-1", {"metadata": {"finalizers": None}})
+    await until(free, "the definition free")
+    await host.client.delete(kinds.TENANT_SNAPSHOTS, "red-1")
 
 
 async def test_what_stays_does_no_harm_once_the_definitions_are_gone(host: Installation) -> None:
