@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostcluster.context import make_context
-from workstation.hostcluster import health, state, supervisor
+from workstation.hostcluster import health, pki, state, supervisor, upstream
 from workstation.hostcluster.component import AliveHealth, CommandHealth, Component, HostContext
 
 _DEADLINE = 60.0
@@ -185,6 +185,34 @@ async def test_a_running_host_goes_on_while_one_component_cannot_be_started(
     await _until(lambda: house.line("a").phase == "ready")
     assert house.line("b").pid == kept
     await house.stop()
+
+
+async def test_a_host_goes_on_while_its_state_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(make_context(tmp_path), monkeypatch, _shell("a", "exec sleep 60"), _shell("b", "exec sleep 60"))
+    await _until(lambda: house.board.state.phase == "running")
+    kept = house.line("b").pid
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as then:
+        then.setattr(state, "write", full)
+        os.kill(house.line("a").pid, signal.SIGKILL)
+        await _until(lambda: house.task.done() or (house.line("a").restarts == 1 and house.line("a").phase == "ready"))
+        assert not house.task.done()
+    assert house.line("b").pid == kept
+    await house.stop()
+
+
+async def test_a_check_that_cannot_be_made_is_an_answer(tmp_path: Path) -> None:
+    """A certificate whose key is another one, as while both are renewed; it ended the host."""
+    ctx = make_context(tmp_path)
+    pki.ensure_pki(ctx)
+    (ctx.pki_dir / "admin.key").write_bytes((ctx.pki_dir / "proxy.key").read_bytes())
+    (api,) = [component for component in upstream.components(ctx) if component.name == "kube-apiserver"]
+    assert "cannot be checked" in await health.ask(api, 0.0)
+    gone = _shell("a", "", health=CommandHealth((str(tmp_path / "gone"),)))
+    assert "cannot be checked" in await health.ask(gone, 0.0)
 
 
 @pytest.mark.parametrize(("text", "shown"), [("", ""), ("one\ntwo\nthree\n", "two\nthree")])

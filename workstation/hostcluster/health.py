@@ -67,7 +67,14 @@ async def _socket(check: SocketHealth) -> str:
 
 
 async def ask(component: Component, alive_seconds: float) -> str:
-    """Empty if the component is healthy; otherwise what is wrong."""
+    """Empty if the component is healthy; otherwise what is wrong, also with the check itself."""
+    try:
+        return await _asked(component, alive_seconds)
+    except OSError as error:  # such as a certificate that is renewed at this moment, without its key, or a program that is gone
+        return f"it cannot be checked: {error}"
+
+
+async def _asked(component: Component, alive_seconds: float) -> str:
     match component.health:
         case HttpHealth() as check:
             return await http(check)

@@ -262,7 +262,10 @@ class Board:
         here = [keeper for keeper in self.keepers.values() if keeper.component.node not in self.lost]
         if self.state.phase == "starting" and here and all(keeper.ready.is_set() for keeper in here):
             self.state.phase = "running"
-        state.write(self.state, self._ctx.run_dir)
+        try:
+            state.write(self.state, self._ctx.run_dir)
+        except OSError:
+            _LOG.exception("the state of the host cannot be written")
 
     def reload(self) -> None:
         """Request that the plan is read again (a signal handler: it only sets a flag)."""
