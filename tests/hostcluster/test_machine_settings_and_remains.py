@@ -152,6 +152,11 @@ def test_another_kubelet_is_found_before_anything_is_changed(
     tmp_path: Path, sysctls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed: list[str] = []
+
+    def prepare(_: object) -> None:
+        raise RuntimeError("the machine would have been changed")
+
+    monkeypatch.setattr(machine_settings, "prepare", prepare)
     monkeypatch.setattr(cgroups, "groups", lambda *_: iter([tmp_path]))
     monkeypatch.setattr(remains, "clear", lambda *_: changed.append("cleared"))
     machine_settings.DEVICE_PLUGINS.mkdir(parents=True)
