@@ -14,7 +14,7 @@ from tests.hostcluster.context import make_context
 from tests.hostcluster.test_supervisor import ALIVE, House, _until
 from workstation.cli import host
 from workstation.cli.parsing import Parser
-from workstation.hostcluster import cluster, configuration, pki, state
+from workstation.hostcluster import cluster, configuration, machine_settings, pki, state
 from workstation.hostcluster.component import Component, HostContext, HostOptions
 from workstation.hostcluster.progress import Silent
 from workstation.hostcluster.supervisor import Board, load_context, plan_of
@@ -74,6 +74,7 @@ def test_a_host_that_runs_says_that_its_certificates_were_renewed(tmp_path: Path
         def warn(self, text: str) -> None:
             told.append(text)
 
+    monkeypatch.setattr(machine_settings, "prepare", lambda _: None)
     monkeypatch.setattr(cluster, "prepare_nodes", lambda _: None)
     monkeypatch.setattr(configuration, "has_resolvers", lambda _: True)
     monkeypatch.setattr(cluster, "tell", lambda *_: None)
@@ -121,11 +122,24 @@ def test_status_says_when_certificates_end(
     assert ("`bulkhead host up` renews them" in shown) is bool(text)
 
 
+def test_up_restores_what_the_machine_lost_under_a_running_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `systemctl restart nftables` removes the masquerading of pods, and nothing else brings it back."""
+    ctx = make_context(tmp_path)
+    steps: list[str] = []
+    monkeypatch.setattr(machine_settings, "prepare", lambda _: steps.append("machine"))
+    monkeypatch.setattr(cluster, "prepare_nodes", lambda _: steps.append("nodes"))
+    monkeypatch.setattr(cluster, "tell", lambda *_: steps.append("supervisor"))
+    living = state.HostState(1, "running", 0.0, state.options_to_json(ctx.options), release=bulkhead.__version__)
+    cluster._renew(ctx, living, Silent())
+    assert steps == ["machine", "nodes", "supervisor"]
+
+
 def test_up_says_that_the_supervisor_is_of_an_earlier_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx = make_context(tmp_path)
     told: list[str] = []
     report = Silent()
     monkeypatch.setattr(report, "warn", told.append)
+    monkeypatch.setattr(machine_settings, "prepare", lambda _: None)
     monkeypatch.setattr(cluster, "prepare_nodes", lambda _: None)
     monkeypatch.setattr(configuration, "has_resolvers", lambda _: True)
     monkeypatch.setattr(cluster, "tell", lambda *_: None)
