@@ -190,7 +190,7 @@ class Session:
         self.node_ports = NodePorts(
             self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder, extent=self.extent
         )
-        self.tokens = Tokens(self.caches, self.queue, writer, plane, self.recorder, self._clock)
+        self.tokens = Tokens(self.caches, self.queue, writer, plane, recorder=self.recorder, clock=self._clock)
         self._spans = _sender(settings, self._clock)
         way: Untraced = UNTRACED
         if self._spans is not None:

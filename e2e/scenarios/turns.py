@@ -108,7 +108,7 @@ class Turns:
 
 
 def _announced(path: Path) -> str:
-    """The turn that a live process has announced in this file; empty if there is none any more."""
+    """The turn that a live process has announced in this file; empty if there is none left."""
     with contextlib.suppress(FileNotFoundError), path.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -58,7 +58,7 @@ class Tokens:
     """Makes and renews the token Secret of a pod."""
 
     def __init__(
-        self, caches: Caches, queue: Queue, host: HostWriter, plane: Client, recorder: Recorder, clock: Clock
+        self, caches: Caches, queue: Queue, host: HostWriter, plane: Client, *, recorder: Recorder, clock: Clock
     ) -> None:
         self._caches = caches
         self._queue = queue

@@ -272,9 +272,7 @@ CHANGES_ALLOWED: dict[str, Change] = {
         pod(schedulingGates=[{"name": "wait"}]),
         {
             "spec": {
-                "affinity": {
-                    "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [asking_for(20)]}}]}
-                }
+                "affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [asking_for(20)]}}]}}
             }
         },
     ),

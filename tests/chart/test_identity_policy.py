@@ -65,7 +65,7 @@ async def test_a_client_that_replaces_the_secret_is_refused_with_the_cause(admin
     with pytest.raises(ApiError, match="--force-replace") as refused:
         await admin.replace(kinds.SECRETS, written)
     assert "nothing was written" in str(refused.value)
-    with pytest.raises(ApiError, match="keeps its signing.key"):
+    with pytest.raises(ApiError, match=r"keeps its signing\.key"):
         await admin.patch(kinds.SECRETS, KEYS, {"data": {PRIVATE: None}}, NAMESPACE)
     assert (await admin.get(kinds.SECRETS, KEYS, NAMESPACE))["data"] == DATA
 

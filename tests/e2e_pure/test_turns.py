@@ -15,7 +15,7 @@ class Taker:
     """Takes its turn in a thread, and says when it has it."""
 
     def __init__(self, folder: Path, name: str, *, alone: bool = False) -> None:
-        self.said: list[str] = []
+        self.told: list[str] = []
         self.waits, self.has = threading.Event(), threading.Event()
         self.turns = Turns(folder, self._note)
         self._thread = threading.Thread(target=self._take, args=(name, alone), daemon=True)
@@ -26,7 +26,7 @@ class Taker:
         self.has.set()
 
     def _note(self, text: str) -> None:
-        self.said.append(text)
+        self.told.append(text)
         self.waits.set()
 
 
@@ -41,7 +41,7 @@ def first(tmp_path: Path) -> Iterator[Taker]:
 def test_what_changes_nothing_runs_beside_others(first: Taker, tmp_path: Path) -> None:
     second = Taker(tmp_path, "second")
     assert second.has.wait(LONG)
-    assert second.said == []
+    assert second.told == []
 
 
 def test_a_test_that_needs_the_host_alone_waits_for_all_says_so_and_goes_before_later_ones(
@@ -49,14 +49,14 @@ def test_a_test_that_needs_the_host_alone_waits_for_all_says_so_and_goes_before_
 ) -> None:
     alone = Taker(tmp_path, "power cut", alone=True)
     assert alone.waits.wait(LONG)
-    assert "power cut: needs the host for itself" in alone.said[0]
+    assert "power cut: needs the host for itself" in alone.told[0]
     later = Taker(tmp_path, "later")
     assert later.waits.wait(LONG)
     assert not later.has.is_set()
     assert not alone.has.is_set()
     first.turns.give()
     assert alone.has.wait(LONG)
-    assert "goes on after" in alone.said[-1]
+    assert "goes on after" in alone.told[-1]
     assert not later.has.is_set()
     alone.turns.give()
     assert later.has.wait(LONG)
@@ -71,7 +71,7 @@ def test_a_turn_is_kept_until_it_is_given(first: Taker, tmp_path: Path) -> None:
     # No other test gets onto the floor.
     late = Taker(tmp_path, "late")
     assert late.waits.wait(LONG)
-    assert "alone" in late.said[0]
+    assert "alone" in late.told[0]
     alone.turns.give()
     assert late.has.wait(LONG)
 
@@ -80,7 +80,7 @@ def test_what_a_process_that_died_said_is_forgotten(first: Taker, tmp_path: Path
     (tmp_path / "held-by-999999999").write_text("a ghost")
     alone = Taker(tmp_path, "alone", alone=True)
     assert alone.waits.wait(LONG)
-    assert "ghost" not in alone.said[0]
+    assert "ghost" not in alone.told[0]
     first.turns.give()
     assert alone.has.wait(LONG)
 
@@ -89,7 +89,7 @@ def test_what_a_process_has_announced_begins_before_what_needs_the_host_alone(fi
     first.turns.expect("the last group")
     alone = Taker(tmp_path, "power cut", alone=True)
     assert alone.waits.wait(LONG)
-    assert alone.said == ["power cut: lets the last group begin first"]
+    assert alone.told == ["power cut: lets the last group begin first"]
     first.turns.give()
     begins = threading.Thread(target=lambda: first.turns.take("the last group", alone=False), daemon=True)
     begins.start()
@@ -104,4 +104,4 @@ def test_what_a_process_that_died_has_announced_holds_nothing_up(tmp_path: Path)
     (tmp_path / "next-of-999999999-1").write_text("a ghost")
     alone = Taker(tmp_path, "power cut", alone=True)
     assert alone.has.wait(LONG)
-    assert alone.said == []
+    assert alone.told == []

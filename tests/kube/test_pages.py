@@ -28,9 +28,7 @@ class Server:
         begin, limit = int(params.get("continue", 0)), int(params["limit"])
         self.limits.append(limit)
         end = min(len(self.sizes), begin + limit)
-        items = [
-            {"metadata": self.meta | {"name": str(number)}, "x": "x" * self.sizes[number]} for number in range(begin, end)
-        ]
+        items = [{"metadata": self.meta | {"name": str(number)}, "x": "x" * self.sizes[number]} for number in range(begin, end)]
         meta = {"resourceVersion": "7", "continue": str(end) if end < len(self.sizes) else ""}
         body = msgspec.json.encode({"metadata": meta, "items": items})
         if len(body) > MOST:

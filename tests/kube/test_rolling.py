@@ -15,7 +15,7 @@ def entry(name: str, size: int = 1024) -> Entry:
 
 
 def names(store: Store) -> list[str]:
-    return [key.name for key in store.keys()]
+    return [key.name for key in tuple(store.keys())]
 
 
 def test_the_newest_are_kept() -> None:

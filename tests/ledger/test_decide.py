@@ -288,7 +288,9 @@ def _would_have_nothing(search: Any) -> None:
 
 def test_a_quota_that_is_lowered_has_its_grace_whatever_is_over_of_another_line() -> None:
     """Of the GPUs the tenant has held too much for hours: a claim holds them, or a pod on a node that is lost."""
-    tenant = Tenant("ada", COHORT, shares={("", GPU): Share(0, 0), ("", MIG): Share(1, 0)}, over_since={("", GPU): NOW - 9000.0})
+    tenant = Tenant(
+        "ada", COHORT, shares={("", GPU): Share(0, 0), ("", MIG): Share(1, 0)}, over_since={("", GPU): NOW - 9000.0}
+    )
     pods = (pod_of("ada", "gpu", {GPU: 1}, 1.0), pod_of("ada", "old", {MIG: 1}, 1.0), pod_of("ada", "new", {MIG: 1}, 2.0))
     node = Node("n0", {GPU: 8, MIG: 8, "pods": 10})
     rules = {COHORT: Rules(over_quota="Reclaim")}

@@ -285,7 +285,7 @@ def _renew(ctx: HostContext, living: state.HostState, report: Progress) -> None:
             f"the supervisor of this host is of {living.release or 'an earlier release'}, not {bulkhead.__version__}, and goes "
             "on with its components: `bulkhead host down --keep-data`, then `bulkhead host up` replaces it; all pods restart"
         )
-    # A packet filter that was loaded anew has no masquerading, for one: `flush ruleset` is the first line of Debian's own file.
+    # A packet filter that is loaded again has no masquerading, for one: `flush ruleset` is the first line of Debian's own file.
     machine_settings.prepare(ctx)
     prepare_nodes(ctx)
     renewed = _write_files(ctx, report)

@@ -19,6 +19,6 @@ def ended(
 
 
 def directly(address: str) -> dict[str, str]:
-    """This process's environment, in which a program that follows HTTPS_PROXY reaches an address of the machine itself."""
+    """The environment of this process, in which a program that follows HTTPS_PROXY reaches an address of the machine itself."""
     added = {name: ",".join([*filter(None, [os.environ.get(name)]), address]) for name in ("NO_PROXY", "no_proxy")}
     return os.environ | added

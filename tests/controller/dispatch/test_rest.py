@@ -116,7 +116,7 @@ async def test_a_look_that_the_host_refuses_is_repeated_and_not_taken_for_nothin
             return True
 
     looking = asyncio.create_task(Ledger(FakeHost(), lambda: True, clock)._any_left(cast("Need", Refusing())))
-    while not clock.sleepers:
+    while not clock.sleepers:  # noqa: ASYNC110 -- a clock of the tests tells no one who sleeps
         await asyncio.sleep(0)
     clock.advance(60.0)
     assert await looking

@@ -135,8 +135,8 @@ async def test_a_job_array_of_any_form_is_counted_and_spoils_no_view(bed: Bed, t
 
 
 def test_a_text_of_a_user_that_is_not_utf_8_spoils_no_view() -> None:
-    """slurmrestd writes the bytes of a command line as they are."""
-    line = "sbatch --signal=USR1 ".encode() + "entraîné.sh".encode("latin-1")
+    """As they are, slurmrestd writes the bytes of a command line."""
+    line = b"sbatch --signal=USR1 " + "entraîné.sh".encode("latin-1")
     first = b'{"job_id": 1, "submit_line": "%b", "comment": "\xff"}' % line
     one, two = parse.parse_jobs(b'{"jobs": [%b, {"job_id": 2, "admin_comment": "\xc3\xa9"}]}' % first)
     assert one.signal is not None
@@ -149,7 +149,7 @@ def test_a_text_of_a_user_that_is_not_utf_8_spoils_no_view() -> None:
 
 
 async def test_ended_jobs_that_fill_the_answer_leave_the_counts(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """slurmctld keeps the records of ended jobs for minutes, and its counts are those of the others."""
+    """Records of ended jobs stay in slurmctld for minutes, and its counts are those of the others."""
     monkeypatch.setattr(module, "_JOBS_BYTES", 10_000)
     bed.fake.nodes = {"gpu-0": node("gpu-0")}
     bed.fake.jobs = {job_id: job(job_id, "COMPLETED") for job_id in range(100)} | {100: job(100), 101: job(101, "RUNNING")}

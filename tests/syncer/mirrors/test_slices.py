@@ -87,7 +87,7 @@ class Host:
         assert urgent
         assert content_type == "application/merge-patch+json"
         assert body["metadata"] == {"uid": "u", "resourceVersion": "7"}
-        self.tried.append([each["addresses"][0] for each in body["endpoints"]])
+        self.tried.append([endpoint["addresses"][0] for endpoint in body["endpoints"]])
         if self.answer is not None and not (self.takes_empty and not body["endpoints"]):
             raise self.answer
         self.slice["endpoints"] = body["endpoints"]

@@ -85,7 +85,7 @@ def test_item_40_77_image_deadline_and_tolerations() -> None:
 def test_item_77_the_time_of_a_toleration_changes_in_its_place() -> None:
     def lasting(*seconds: int | None) -> Obj:
         tolerated = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
-        times = ({} if each is None else {"tolerationSeconds": each} for each in seconds)
+        times = ({} if value is None else {"tolerationSeconds": value} for value in seconds)
         return samples.pod({"tolerations": [tolerated | time for time in times]})
 
     def times(own: Obj, actual: Obj) -> list[int | None]:
@@ -96,7 +96,7 @@ def test_item_77_the_time_of_a_toleration_changes_in_its_place() -> None:
     actual = there(to_host(lasting(300), samples.VIEW))
     assert times(lasting(3600), actual) == [3600]
     assert times(lasting(None), actual) == [None]
-    assert times(lasting(300, 60), actual) == [300, 60]  # one more is no change of the other
+    assert times(lasting(300, 60), actual) == [300, 60]  # one more does not change the other
     assert times(lasting(60), there(to_host(lasting(None), samples.VIEW))) == [60]
 
 

@@ -50,21 +50,23 @@ def installation(observed: Observed, _values: Values) -> Finding:
             return failed(f"there is an installation in another namespace ({where})", cure)
         return ok(f"already installed ({where}): this would upgrade it to {bulkhead.__version__}")
     remains = [*crds, *policies, *hooks]
-    if remains:
-        owners = {_owner(policy) for policy in _seen(observed, "admission policies") if _is_ours(policy)} - {("", "")}
-        others = sorted(f"{name} in {there}" for name, there in owners if there != observed.namespace)
-        if others:
-            return failed(
-                f"there are leftovers of another release ({', '.join(others)}), which helm does not hand over to a new one",
-                "install with the name and namespace of that release, or delete them; deleting the CRDs deletes every Tenant",
-                remains,
-            )
-        return warning(
-            "there are leftovers of an installation, and no controller",
-            "install the version that left them, or delete them; deleting the CRDs deletes every Tenant",
+    return _leftovers(observed, remains) if remains else ok("Bulkhead is not installed")
+
+
+def _leftovers(observed: Observed, remains: list[str]) -> Finding:
+    owners = {_owner(policy) for policy in _seen(observed, "admission policies") if _is_ours(policy)} - {("", "")}
+    others = sorted(f"{name} in {there}" for name, there in owners if there != observed.namespace)
+    if others:
+        return failed(
+            f"there are leftovers of another release ({', '.join(others)}), which helm does not hand over to a new one",
+            "install with the name and namespace of that release, or delete them; deleting the CRDs deletes every Tenant",
             remains,
         )
-    return ok("Bulkhead is not installed")
+    return warning(
+        "there are leftovers of an installation, and no controller",
+        "install the version that left them, or delete them; deleting the CRDs deletes every Tenant",
+        remains,
+    )
 
 
 def namespace(observed: Observed, _values: Values) -> Finding:
