@@ -104,7 +104,15 @@ async def test_item_77_a_pod_is_resized_as_a_whole_on_a_node_that_declares_it(be
 
     await until(declared, "what the node declares in the plane")
     whole = {"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}
-    await bed.running("web", bed.pod("web", resources=whole))
+    host = await bed.running("web", bed.pod("web", resources=whole))
+    await kubelet_says(bed, host, "100m")
+
+    async def runs_with_its_size() -> bool:
+        """An API server resizes nothing of a pod whose containers do not say what they run with."""
+        statuses = ((await bed.virtual("web")) or {})["status"].get("containerStatuses") or [{}]
+        return "resources" in statuses[0]
+
+    await until(runs_with_its_size, "size in the plane")
     body = {"spec": {"resources": {"requests": {"cpu": "200m"}}}}
     await bed.plane.patch(PODS, "web", body, bed.space, subresource="resize", content_type=STRATEGIC)
 

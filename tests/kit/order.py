@@ -56,7 +56,9 @@ UNITS: Final[Mapping[str, frozenset[str]]] = {
     ),
     MORTAL: frozenset(f"tests/kube/test_{name}.py" for name in ("informer", "lease", "watch")),
     QUIET: frozenset(f"tests/controller/host/test_{name}.py" for name in ("cohorts", "logins", "owned", "quarantines")),
-    GUARDED: frozenset(f"tests/chart/test_{name}.py" for name in ("confirm_deletion", "in_use", "login_requests")),
+    GUARDED: frozenset(
+        f"tests/chart/test_{name}.py" for name in ("confirm_deletion", "identity_policy", "in_use", "login_requests")
+    ),
     TRANSLATED: frozenset(("tests/adversarial/test_host_policies.py", "tests/chart/test_policies_and_translation.py")),
     LONE: frozenset(f"tests/apiserver/test_{name}.py" for name in ("chaos_clock", "drop_privileges", "plane_definitions")),
 }

@@ -82,7 +82,7 @@ class Host(FakeHost):
 @pytest.mark.parametrize(
     ("quotas", "pods", "left"),
     [
-        ([quota(**{notes.OVER_SINCE: "2026-01-01T00:00:00Z"})], [], True),
+        ([quota(**{notes.OVER_SINCE: notes.write_over_since({("", "nvidia.com/gpu"): 0.0})})], [], True),
         ([quota(**{notes.STANDING: "{}"})], [], True),
         ([quota()], [host_pod(gated=True)], True),
         # What no turn can remove does not wake it again and again.
