@@ -30,7 +30,7 @@ any = $(subst $() $(), or ,$(strip $(1)))
 # Scenarios of the core suite wait for planes, pods and kubelets far more than they compute, so several run at a time. Each process
 # has up to seven planes at once, of which one requests 350 MiB: one process for each 3 GiB of memory, from two to five.
 SUITE ?= core
-SCENARIO_PROCESSES ?= $(shell awk '/^MemTotal/ {n = int($$2 / 3145728); print (n < 2 ? 2 : n > 5 ? 5 : n)}' /proc/meminfo)
+SCENARIO_PROCESSES ?= $(shell awk -v most=$$(($$(nproc) + 1)) '/^MemTotal/ {n = int($$2 / 3145728); print (n < 2 ? 2 : n > most ? most : n)}' /proc/meminfo)
 SUITES := core slurm nodes install upgrade devices registry durable
 UP.core := host up
 UP.slurm := host up --slurm
