@@ -17,9 +17,6 @@ _._check_value
 # What an installation calls as `kubectl_complete-bulkhead` (pyproject.toml).
 _.kubectl
 
-# Of decoded metadata, read by its JSON name (controller/decide/teardown.py).
-_.deletion_grace_period_seconds
-
 # A fixture that every test of its file has.
 _._emptied
 

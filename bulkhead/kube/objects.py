@@ -91,8 +91,6 @@ class Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     # Read by name where metadata is used as a plain object: a write that replaces a copy whole keeps others' finalizers.
     finalizers: list[str] | None = None
     deletion_timestamp: str | None = None
-    # Read by name as well: a teardown shortens the grace of pods that were deleted before.
-    deletion_grace_period_seconds: int | None = None
     owner_references: list[OwnerReference] | None = None
 
     @property

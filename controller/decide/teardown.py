@@ -14,7 +14,7 @@ earlier reconcile stopped, whether the plane still answers, or whether it was ev
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Literal
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
@@ -23,9 +23,6 @@ from controller.decide.retain import Kept
 from controller.plane.spec import DNS, PLANE, SYNCER
 
 _MAKERS = ("Deployment", "StatefulSet")
-# The longest grace of a pod in a teardown. Workloads may shut down in order; a plane that is not kept has nothing left to save.
-_WORKLOAD_GRACE_SECONDS: Final = 10
-_PLANE_GRACE_SECONDS: Final = 1
 
 
 class Step(StrEnum):
@@ -65,7 +62,6 @@ class Action:
 
     verb: Literal["delete", "mark"]
     obj: Obj
-    grace: int | None = None  # seconds that a pod has to end; None: its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +86,7 @@ def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, 
         return tuple(Action("mark", obj) for obj in targets)
     # Objects that create pods go before the pods, or they would create new ones.
     makers = tuple(obj for obj in targets if obj["kind"] in _MAKERS)
-    most = _longest_grace(step, left)
-    # A workload keeps its own grace where that is shorter.
-    first = None if makers or step is Step.WORKLOADS else most
-    actions = [Action("delete", obj, first) for obj in makers or targets if not is_pending_deletion(obj)]
-    # A pod that was deleted before has the grace of that deletion: its own if the host did it, up to an hour from its tenant.
-    actions += [Action("delete", obj, most) for obj in targets if most is not None and _granted(obj) > most]
+    actions = [Action("delete", obj) for obj in makers or targets if not is_pending_deletion(obj)]
     if step is Step.NAMESPACES:
         # The host empties a namespace five seconds after its deletion was requested. Claims take a moment longer than all else
         # to go, and one that is still there then costs another five seconds.
@@ -118,18 +109,6 @@ def _targets(left: Left) -> Iterable[tuple[Step, tuple[Obj, ...]]]:
         return
     yield Step.NAMESPACES, tuple(name for name in (left.work_namespace, left.plane_namespace) if name is not None)
     yield Step.CLUSTER_SCOPED, left.cluster_scoped
-
-
-def _longest_grace(step: Step, left: Left) -> int | None:
-    """The longest grace of the pods of a step, in seconds; None if they keep their own, or if it has no pods."""
-    if step is Step.WORKLOADS:
-        return _WORKLOAD_GRACE_SECONDS
-    return _PLANE_GRACE_SECONDS if step in {Step.SYNCER, Step.PLANE} and left.kept is None else None
-
-
-def _granted(obj: Obj) -> int:
-    """The grace in seconds of an object that is being deleted; 0 if it is not, or has none."""
-    return int(obj["metadata"].get("deletionGracePeriodSeconds") or 0)
 
 
 def _component(objects: Iterable[Obj], *components: str) -> tuple[Obj, ...]:

@@ -25,6 +25,8 @@ _AGAIN = 0.25
 _AGAIN_SLOW = 1.0
 _AGAIN_BLOCKED = 5.0
 _NAMED = 3
+_WORKLOAD_GRACE_SECONDS = 10
+_PLANE_GRACE_SECONDS = 1
 _PARALLEL = 8
 
 
@@ -160,12 +162,19 @@ class Dismantler:
                     meta["name"],
                     meta.get("namespace"),
                     uid=meta["uid"],
-                    grace_seconds=action.grace,
+                    grace_seconds=_grace(resource, meta) if kept is None else None,
                     propagation="Background",
                 )
             except (NotFound, Conflict):
                 # The object is gone or has been replaced by another of that name; the next step finds out.
                 return
+
+
+def _grace(resource: Resource, meta: Obj) -> int | None:
+    """Grace period in seconds. Workloads may shut down in order; a plane in teardown has nothing left to save."""
+    if resource is not kinds.PODS:
+        return None
+    return _PLANE_GRACE_SECONDS if labels.COMPONENT in (meta.get("labels") or {}) else _WORKLOAD_GRACE_SECONDS
 
 
 def _named(obj: Obj) -> str:

@@ -171,18 +171,6 @@ def test_whatever_is_left_no_volume_no_namespace_and_no_slice_of_a_kept_plane_is
         assert (action.verb == "mark") is kept
 
 
-def test_a_kept_plane_ends_with_its_own_grace_and_no_workload_of_it_takes_an_hour() -> None:
-    def ending(name: str, grace: int) -> dict[str, Any]:
-        return thing("Pod", name, deletionTimestamp="2026-06-01T12:00:00Z", deletionGracePeriodSeconds=grace)
-
-    left = Left(plane_namespace=WHOLE.plane_namespace, kept=KEPT)
-    assert teardown.next_step(replace(left, plane_pods=(ending("plane-0", 20),))).actions == ()
-    (begun,) = teardown.next_step(replace(left, plane_pods=WHOLE.plane_pods)).actions
-    assert begun.grace is None
-    (hurried,) = teardown.next_step(replace(left, work_pods=(ending("job", 3600),))).actions
-    assert hurried.grace == 10
-
-
 # -- who takes one up
 
 

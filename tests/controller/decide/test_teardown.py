@@ -106,35 +106,3 @@ def test_claims_go_together_with_their_namespace_and_not_before() -> None:
     upcoming = teardown.next_step(last)
     assert upcoming.step is Step.NAMESPACES
     assert [action.obj["metadata"]["name"] for action in upcoming.actions] == ["bh-team-a", "data-plane-0"]
-
-
-def ending(component: str | None, grace: int) -> dict[str, Any]:
-    """A pod that was deleted with this grace, in seconds."""
-    pod = thing("Pod", "p", component, going=True)
-    return pod | {"metadata": pod["metadata"] | {"deletionGracePeriodSeconds": grace}}
-
-
-@pytest.mark.parametrize(
-    ("field", "component", "grace", "shortened"),
-    [
-        ("work_pods", None, 3600, [10]),
-        ("work_pods", None, 10, []),
-        ("plane_pods", "plane", 20, [1]),
-        ("plane_pods", "syncer", 10, [1]),
-        ("plane_pods", "plane", 1, []),
-    ],
-)
-def test_a_pod_that_ends_more_slowly_than_a_teardown_allows_ends_sooner(
-    field: str, component: str | None, grace: int, shortened: list[int]
-) -> None:
-    """A tenant that deleted a pod with an hour of grace, or the host's garbage collector, came before the teardown."""
-    upcoming = teardown.next_step(Left(**{field: (ending(component, grace),)}))
-    assert [action.grace for action in upcoming.actions] == shortened
-    assert len(upcoming.waiting_for) == 1
-
-
-def test_a_workload_is_deleted_with_its_own_grace_and_a_plane_with_a_second() -> None:
-    (workload,) = teardown.next_step(Left(work_pods=(thing("Pod", "job-1"),))).actions
-    (plane,) = teardown.next_step(Left(plane_pods=(thing("Pod", "plane-0", "plane"),))).actions
-    (syncer,) = teardown.next_step(Left(plane_pods=(thing("Pod", "syncer-1", "syncer"),))).actions
-    assert (workload.grace, plane.grace, syncer.grace) == (None, 1, 1)

@@ -36,16 +36,14 @@ class Host:
         self.asked = 0
         self.namespaces: dict[str, Any] = {}
         self.deleted: list[str] = []
-        self.graces: list[int | None] = []
 
     async def get(self, _: Resource, name: str) -> Any:
         if name not in self.namespaces:
             raise NotFound(404, "NotFound", "gone")
         return self.namespaces[name]
 
-    async def delete(self, kind: Resource, name: str, *_: Any, grace_seconds: int | None = None, **__: Any) -> None:
+    async def delete(self, kind: Resource, name: str, *_: Any, **__: Any) -> None:
         self.deleted.append(f"{kind.kind} {name}")
-        self.graces.append(grace_seconds)
 
     async def list_metadata(self, kind: Resource, *_: Any, **__: Any) -> Any:
         return SimpleNamespace(items=[SLICE] if kind is kinds.SERVICE_CIDRS else [])
@@ -99,19 +97,3 @@ async def test_the_slice_of_a_plane_that_is_kept_for_another_tenant_of_the_name_
         host.namespaces = {"bh-red": {"metadata": meta}}
     found = await Dismantler(cast("Any", host)).step(TENANT)
     assert (found.done, host.deleted) == ((True, []) if kept else (False, ["ServiceCIDR bh-red"]))
-
-
-async def test_a_pod_that_its_tenant_deleted_with_an_hour_of_grace_has_ten_seconds() -> None:
-    host, marks = Host(), {labels.TENANT: "red", labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD}
-    own = {"labels": marks, "annotations": {labels.TENANT_UID: "u"}}
-    host.namespaces = {"bh-red-work": {"metadata": own | {"name": "bh-red-work", "uid": "w"}}}
-    ending = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3600}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "job", "namespace": "bh-red-work", "uid": "j"} | ending}
-
-    async def listed(kind: Resource, *_: Any, **__: Any) -> Any:
-        return SimpleNamespace(items=[pod] if kind is kinds.PODS else [])
-
-    host.list_metadata = listed  # type: ignore[method-assign]
-    found = await Dismantler(cast("Any", host)).step(TENANT)
-    assert found.message == "removing workloads: Pod bh-red-work/job"
-    assert (host.deleted, host.graces) == (["Pod job"], [10])
