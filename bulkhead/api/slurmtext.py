@@ -5,8 +5,10 @@ must not make the answer about all jobs unreadable.
 """
 
 import codecs
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
+T = TypeVar("T")
 _CHUNK_BYTES: Final = 64 * 1024
 _QUESTION_MARKS: Final = "bulkhead.question-marks"
 
@@ -26,3 +28,11 @@ def as_utf8(data: bytes) -> bytes:
     decoder = codecs.getincrementaldecoder("utf-8")(_QUESTION_MARKS)
     chunks = [decoder.decode(data[at : at + _CHUNK_BYTES]).encode() for at in range(0, len(data), _CHUNK_BYTES)]
     return b"".join([*chunks, decoder.decode(b"", final=True).encode()])
+
+
+def decoded(decode: Callable[[bytes], T], data: bytes) -> T:
+    """What a decoder makes of an answer, with `?` for what is not UTF-8. Raises what the decoder raises otherwise."""
+    try:
+        return decode(data)
+    except UnicodeDecodeError:
+        return decode(as_utf8(data))

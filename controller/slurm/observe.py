@@ -61,7 +61,7 @@ class Seen:
 
 
 async def observe(plane: Plane, rest: SlurmRest | None) -> Seen:
-    """Read everything; without a REST API there is no view of Slurm."""
+    """Read all that a turn needs. A cluster without a REST API is not asked about its jobs and nodes."""
     pods = await _list(plane, kinds.PODS, NAMESPACE, shape=shapes.PODS, labelled=OURS, most=MOST_PODS)
     sets = await node_sets(plane)
     nodes = await _list(plane, kinds.NODES, shape=shapes.NODES, labelled=_PLATFORM, most=MOST_NODES)

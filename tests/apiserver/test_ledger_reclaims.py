@@ -85,7 +85,7 @@ async def test_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_
             quota = await host.client.get(RESOURCE_QUOTAS, names.POD_QUOTA, names.work_namespace(team))
             return ledger.OVER_SINCE not in quota["metadata"]["annotations"]
 
-        await until(forgotten, "it is no longer noted")
+        await until(forgotten, "the ledger to remove its note of the excess")
 
 
 async def test_since_when_it_is_over_is_forgotten_once_no_tenant_needs_the_ledger(ledger_host: LedgerHost) -> None:
@@ -112,7 +112,7 @@ async def test_since_when_it_is_over_is_forgotten_once_no_tenant_needs_the_ledge
         await until(noted, "it is noted")
         for member in host.tenants:
             await host.client.delete(TENANTS, member)
-        await until(forgotten, "it is no longer noted")
+        await until(forgotten, "the ledger to remove its note of the excess")
 
 
 async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_that_holds(

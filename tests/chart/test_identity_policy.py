@@ -26,7 +26,7 @@ DATA = {name: base64.b64encode(name.encode()).decode() for name in (PRIVATE, "ea
 
 
 def secret(name: str = KEYS, data: dict[str, str] | None = None) -> Obj:
-    """As Helm writes it, if there is no data."""
+    """A Secret with this data; without any it is as Helm writes it."""
     made: Obj = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": {"name": name, "namespace": NAMESPACE}}
     return made | ({"data": data} if data else {})
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from bulkhead.api.slurmnumber import Number
-from bulkhead.api.slurmtext import as_utf8
+from bulkhead.api.slurmtext import decoded
 from controller.inside import counted
 from controller.slurm.answers.endsignal import signal_of
 from controller.slurm.answers.gpus import gpus_in, prefixed, types_in
@@ -76,11 +76,7 @@ def decode(data: bytes, shape: type[Any], most: int = MOST_RECORDS) -> Any:
     """An answer of this shape with no more records than `most`, and without errors."""
     decoder = msgspec.json.Decoder(shape)
     try:
-        try:
-            answer = counted.decode(decoder, data, most)
-        except UnicodeDecodeError:
-            # A user's text is not UTF-8.
-            answer = counted.decode(decoder, as_utf8(data), most)
+        answer = decoded(lambda text: counted.decode(decoder, text, most), data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
     if answer.errors:
@@ -141,10 +137,7 @@ def words(raw: msgspec.Raw) -> list[str]:
     if len(raw) > _WORDS_BYTES:
         raise SlurmAnswerError(f"a list of words of {len(raw)} bytes, more than {_WORDS_BYTES}")
     try:
-        try:
-            found: list[str] = _words.decode(raw)
-        except UnicodeDecodeError:
-            found = _words.decode(as_utf8(bytes(raw)))
+        found: list[str] = decoded(_words.decode, bytes(raw))
     except (msgspec.MsgspecError, ValueError) as error:
         raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
     return found

@@ -95,7 +95,7 @@ async def test_a_worker_that_goes_while_slurm_is_silent_does_not_come_back_befor
     assert "gpu-1" not in bed.fake.nodes
     await bed.reconcile(fixed)
     assert bed.workers() == ["gpu-0", "gpu-1"]
-    # Without a REST API there is no answer to wait for.
+    # A cluster without a REST API never answers, so no worker waits for that.
     del bed.plane.objects["Pod", "gpu-1"]
     bed.fake.mood = "gone"
     await bed.reconcile(fixed, rest_api=None)

@@ -16,7 +16,7 @@ import msgspec
 
 from bulkhead.api.ledger import Place, moment
 from bulkhead.api.slurmnumber import NO_NUMBER, Number
-from bulkhead.api.slurmtext import as_utf8
+from bulkhead.api.slurmtext import decoded
 
 MAX_JOBS: Final = 20_000
 # What the controller writes into AdminComment of a job that waits for a worker of a node set.
@@ -108,11 +108,7 @@ class Jobs:
 def parse(data: bytes) -> tuple[OwnJob, ...]:
     """The jobs that have not ended: those that wait in Slurm's order, then the others. Raises JobsAnswerError."""
     try:
-        try:
-            answer = _decoder.decode(data)
-        except UnicodeDecodeError:
-            # A user's text is not UTF-8.
-            answer = _decoder.decode(as_utf8(data))
+        answer = decoded(_decoder.decode, data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise JobsAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
     if answer.errors:
