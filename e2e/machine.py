@@ -23,7 +23,7 @@ KUBECONFIG = DATA / "kubeconfig"
 NODE = "bulkhead-host"
 CONTROL_GROUP = "/bulkhead"
 RESULTS = Path("build/results")
-_PARTS = ("system", "kubepods", "nodes")
+_PARTS = ("system", "agents", "kubepods", "nodes")
 
 
 class HostDownError(RuntimeError):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.hostcluster.context import make_context
 from tests.hostcluster.test_supervisor import House, _alive, _shell, _until
-from workstation.hostcluster import cluster, namespaces, outage, state
+from workstation.hostcluster import cluster, namespaces, outage, state, upstream
 from workstation.hostcluster.component import NODE_NAME, REAL_POD_RANGE, CommandHealth, Component, HostContext
 from workstation.hostcluster.node import NODE_RANGE, nodes_of, present
 
@@ -49,6 +49,18 @@ def test_a_command_of_a_node_runs_in_its_groups_and_namespaces(tmp_path: Path) -
     words = shlex.split(script, comments=True)
     assert f"/sys/fs/cgroup/cpu/{second.cgroup}/system/cgroup.procs;" in " ".join(words)
     assert {f"--net={second.network}", f"--mount={second.mounts}"} <= set(words)
+
+
+def test_what_starts_containers_has_a_group_of_its_own_on_every_node(tmp_path: Path) -> None:
+    """With the weight of the host's API server, each start of a container made all planes wait."""
+    ctx = _three(tmp_path)
+    parts = {item.name: item for item in upstream.components(ctx)}
+    for node in nodes_of(ctx):
+        script = namespaces.enter_script(node, [Path("/sys/fs/cgroup/cpu")], "agents")
+        assert f"/sys/fs/cgroup/cpu/{node.cgroup}/agents/cgroup.procs" in script
+        assert ("nsenter" in script) is not node.is_machine
+        for name in ("containerd", "kubelet"):
+            assert parts[node.component(name)].argv[:2] == node.enter_as_agent
 
 
 def test_only_a_further_node_can_be_lost(tmp_path: Path) -> None:

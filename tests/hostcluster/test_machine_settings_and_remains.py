@@ -190,7 +190,8 @@ def test_groups_are_made_emptied_and_removed(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(cgroups, "hierarchies", lambda: [tmp_path])
     cgroups.create()
     cgroups.create()
-    assert [group.relative_to(tmp_path) for group in cgroups.groups()] == [Path("bulkhead/system"), Path("bulkhead")]
+    found = [str(group.relative_to(tmp_path)) for group in cgroups.groups()]
+    assert (sorted(found[:-1]), found[-1]) == (["bulkhead/agents", "bulkhead/system"], "bulkhead")
     assert cgroups.remove() == []
     assert list(cgroups.groups()) == []
 
@@ -198,12 +199,14 @@ def test_groups_are_made_emptied_and_removed(tmp_path: Path, monkeypatch: pytest
 def test_the_hosts_components_go_before_the_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the 2048 of all pods on two cores left them a tenth of the CPU, on a kernel that favours a running group."""
     monkeypatch.setattr(cgroups, "hierarchies", lambda: [tmp_path])
-    shares = tmp_path / "bulkhead" / "system" / "cpu.shares"
-    shares.parent.mkdir(parents=True)
-    shares.write_text("1024")
+    system, agents = (tmp_path / "bulkhead" / part / "cpu.shares" for part in ("system", "agents"))
+    for shares in (system, agents):
+        shares.parent.mkdir(parents=True)
+        shares.write_text("1024")
     cgroups.create()
-    assert int(shares.read_text()) >= 8 * 2048
-    assert not (shares.parent / "cpu.weight").exists()
+    assert int(system.read_text()) >= 8 * 2048
+    assert 2048 < int(agents.read_text()) <= 2 * 2048, "the starts of containers do not go far before the pods that run"
+    assert not (system.parent / "cpu.weight").exists()
 
 
 def test_missing_packages_are_those_that_are_not_installed(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
 """The host's own subtree in every cgroup hierarchy of the machine: v1, v2, or both.
 
-Every process of the host runs in `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`. Further real
-nodes have the same two below `/bulkhead/nodes/<name>`. So every process of the host can be found and ended, even without the
-supervisor, and a whole node can be frozen.
+Every process of the host runs in `/bulkhead`: components in `/bulkhead/system`, containerd, its shims and the kubelet in
+`/bulkhead/agents`, pods in `/bulkhead/kubepods`. Further real nodes have the same three below `/bulkhead/nodes/<name>`. So
+every process of the host can be found and ended, even without the supervisor, and a whole node can be frozen.
 """
 
 import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from workstation.hostcluster.component import CGROUP
@@ -19,8 +19,12 @@ _MOUNTS = Path("/proc/self/mounts")
 # pods on two cores (v1, v2). Twice is not enough where the kernel gives a group that runs more than its weight, as those from
 # 6.12 to 6.19 do (docs/decisions/0004): with pods that compute on both cores, the API server got a tenth of them, and planes
 # waited for it too. The subtree itself keeps the default weight: with twenty times that, one busy pod made its user's kubectl
-# wait for seconds.
-_SYSTEM_WEIGHT = {"cpu.shares": "16384", "cpu.weight": "632"}
+# wait for seconds. What starts containers computes for long and in bursts, so it gets twice the weight of the pods alone: with
+# that of the API server, each start made all planes wait.
+_WEIGHTS = {
+    "system": {"cpu.shares": "16384", "cpu.weight": "632"},
+    "agents": {"cpu.shares": "4096", "cpu.weight": "157"},
+}
 
 
 def hierarchies() -> list[Path]:
@@ -55,8 +59,16 @@ def _hand_down(folder: Path) -> None:
             _quiet_write(folder / "cgroup.subtree_control", f"+{controller}")
 
 
+def _create_part(folder: Path, weights: Mapping[str, str]) -> None:
+    folder.mkdir(exist_ok=True)
+    _inherit_cpuset(folder)
+    for name, weight in weights.items():
+        if (folder / name).exists():
+            _quiet_write(folder / name, weight)
+
+
 def create(group: str = CGROUP) -> None:
-    """Create the host's or a node's group in every hierarchy, with its `system`."""
+    """Create the host's or a node's group in every hierarchy, with its `system` and `agents`."""
     for top in hierarchies():
         _hand_down(top)
         folder = top
@@ -65,12 +77,8 @@ def create(group: str = CGROUP) -> None:
             folder.mkdir(exist_ok=True)
             _inherit_cpuset(folder)
             _hand_down(folder)
-        system = folder / "system"
-        system.mkdir(exist_ok=True)
-        _inherit_cpuset(system)
-        for name, weight in _SYSTEM_WEIGHT.items():
-            if (system / name).exists():
-                _quiet_write(system / name, weight)
+        for part, weights in _WEIGHTS.items():
+            _create_part(folder / part, weights)
 
 
 def join() -> None:

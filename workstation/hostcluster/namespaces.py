@@ -31,15 +31,23 @@ def own_folders(node: Node) -> dict[Path, str]:
     }
 
 
-def enter_script(node: Node, hierarchies: Iterable[Path]) -> str:
+def enter_script(node: Node, hierarchies: Iterable[Path], part: str = "system") -> str:
     """The script behind `Node.enter`: joins the node's cgroups and namespaces, then becomes the command."""
-    groups = " ".join(shlex.quote(str(top / node.cgroup / "system" / "cgroup.procs")) for top in hierarchies)
+    groups = " ".join(shlex.quote(str(top / node.cgroup / part / "cgroup.procs")) for top in hierarchies)
     net, mnt = (shlex.quote(str(path)) for path in (node.network, node.mounts))
+    within = "" if node.is_machine else f"nsenter --net={net} --mount={mnt} -- "
     return (
-        f"# sh {node.run_dir}/enter COMMAND... runs a command on the node {node.name}.\n"
+        f"# sh {node.run_dir}/SCRIPT COMMAND... runs a command on the node {node.name}, in the control group {part}.\n"
         f'for group in {groups}; do echo $$ > "$group" || exit 1; done\n'
-        f'exec nsenter --net={net} --mount={mnt} -- "$@"\n'
+        f'exec {within}"$@"\n'
     )
+
+
+def _write_scripts(node: Node) -> None:
+    tops = cgroups.hierarchies()
+    write_file(node.run_dir / "enter-as-agent", enter_script(node, tops, "agents").encode())
+    if not node.is_machine:
+        write_file(node.run_dir / "enter", enter_script(node, tops).encode())
 
 
 def network_commands(node: Node) -> list[list[str]]:
@@ -135,13 +143,12 @@ def _route(node: Node) -> None:
 def ensure(nodes: Iterable[Node]) -> None:
     """Create what is missing for these nodes, and update the routes between them."""
     for node in nodes:
-        if node.is_machine:
-            continue
-        if not _exists(node):
-            remove(node)
-            _create(node)
-        write_file(node.run_dir / "enter", enter_script(node, cgroups.hierarchies()).encode())
-        _route(node)
+        if not node.is_machine:
+            if not _exists(node):
+                remove(node)
+                _create(node)
+            _route(node)
+        _write_scripts(node)
 
 
 def remove(node: Node) -> None:

@@ -1,7 +1,8 @@
 """Names, addresses and folders of one real node, and how a process starts on it.
 
 Data only. The first node is the machine itself, with the control plane. Each further node is a cgroup, a network namespace and
-a mount namespace of the machine; `namespaces` creates these, and a command after `Node.enter` runs in all three.
+a mount namespace of the machine; `namespaces` creates these, and a command after `Node.enter` runs in all three. What starts
+containers begins with `Node.enter_as_agent` instead, on every node: the same, in a control group of its own.
 """
 
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Node:
 
     @property
     def cgroup(self) -> str:
-        """Its group in every hierarchy, below the host's own: `system` for components, `kubepods` for pods."""
+        """Its group in every hierarchy, below the host's own: `system`, `agents` and `kubepods`."""
         return CGROUP if self.is_machine else f"{CGROUP}/{self.part}"
 
     @property
@@ -110,6 +111,11 @@ class Node:
     def enter(self) -> tuple[str, ...]:
         """The words to put before a command to run it on this node."""
         return () if self.is_machine else ("/bin/sh", str(self.run_dir / "enter"))
+
+    @property
+    def enter_as_agent(self) -> tuple[str, ...]:
+        """The words to put before a command that starts containers, on this node or the machine."""
+        return ("/bin/sh", str(self.run_dir / "enter-as-agent"))
 
     def component(self, name: str) -> str:
         """The name of one of its components among those of all nodes."""

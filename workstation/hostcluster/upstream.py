@@ -134,7 +134,7 @@ def _containerd(node: Node) -> Component:
     # The shim looks for `runc` on its path when containerd asks for its version.
     path = f"{binaries['runc'].parent}:{os.environ.get('PATH', os.defpath)}"
     env = {"PATH": path, **read_at_start(node.config_dir / "containerd.toml")}
-    return Component(node.component("containerd"), node.enter + argv, health, env=env, node=node.name)
+    return Component(node.component("containerd"), node.enter_as_agent + argv, health, env=env, node=node.name)
 
 
 def _kubelet(node: Node) -> Component:
@@ -155,7 +155,7 @@ def _kubelet(node: Node) -> Component:
     health = HttpHealth(f"http://{node.probe_address}:10248/healthz")
     serving = ctx.pki_dir / f"{node.identity('kubelet-server')}.crt"
     env = read_at_start(node.config_dir / "kubelet.yaml", own, serving, ctx.pki_dir / "ca.crt")
-    return Component(node.component("kubelet"), node.enter + argv, health, env=env, node=node.name, depends_on=needs)
+    return Component(node.component("kubelet"), node.enter_as_agent + argv, health, env=env, node=node.name, depends_on=needs)
 
 
 def _proxy(node: Node) -> Component:
