@@ -17,6 +17,7 @@ from e2e.api import ApiError, UnreachableError
 from e2e.chaos import canary
 from e2e.chaos.history import MISSING, Act, Read, Record, Write
 from e2e.chaos.invariants import POD
+from e2e.chaos.pace import FEW_TENANTS
 from e2e.chaos.population import Member
 from e2e.commands import CommandError
 from e2e.poll import NotYetError, WaitTimeoutError, until
@@ -32,7 +33,6 @@ WRITE_EVERY = 1.0
 READ_EACH = 3  # one read after so many writes
 WATCH_SECONDS = 15.0
 JOB_EVERY = 30.0
-FEW_TENANTS = 4
 REST_SECONDS = 90.0  # how long a pause waits for the work that is under way
 _FAILED = (ApiError, UnreachableError, WaitTimeoutError, NotYetError)
 

@@ -26,10 +26,12 @@ class Baseline:
     busy: float
 
 
-def measure(seconds: float) -> Baseline:
-    """What the machine is like for so long."""
+def measure(seconds: float, times: int = 1, begin_one: Callable[[], None] = lambda: None) -> Baseline:
+    """What the machine is like for so long, so many times without a pause. `begin_one` is called as each begins."""
     begin, before, started = time.monotonic(), machine.CoreSeconds.now(), datetime.now(UTC).isoformat(timespec="seconds")
-    time.sleep(seconds)
+    for _ in range(times):
+        begin_one()
+        time.sleep(seconds)
     end, after = time.monotonic(), machine.CoreSeconds.now()
     return Baseline(started, begin, end, (after.idle - before.idle) / max(0.001, end - begin), after.busy_since(before))
 

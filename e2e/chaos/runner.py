@@ -34,8 +34,8 @@ from e2e.chaos.history import (
     Span,
     from_lines,
 )
-from e2e.chaos.load import FEW_TENANTS, Load, stayers, turn_period
-from e2e.chaos.pace import Pace
+from e2e.chaos.load import Load, stayers, turn_period
+from e2e.chaos.pace import Pace, probe_period
 from e2e.chaos.population import NEWCOMER, Member
 from e2e.chaos.schedule import Turn
 from e2e.commands import CommandError
@@ -147,8 +147,7 @@ class Runner:
 
     def _record(self, opened: Mapping[str, Tenant]) -> dict[str, subprocess.Popen[bytes]]:
         pairs = [f"{name}={tenant.kubeconfig}" for name, tenant in opened.items()]
-        # A few are probed ten times a second each, more of them five times; two times at least.
-        period = str(min(0.5, (0.1 if len(opened) <= FEW_TENANTS else 0.2) * self._slower))
+        period = str(probe_period(len(opened), self._slower))
         started = {}
         for name, path in RECORDERS.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,10 +158,10 @@ class Runner:
     def _baseline(self) -> room.Baseline:
         """Measure without a fault."""
         seconds = self.pace.stretched(self.pace.baseline, self._slower)
-        self.note(f"baseline: {seconds:.0f} s without a fault")
+        rounds = self.pace.rounds(len(self._loads), self._slower)
+        self.note(f"baseline: {rounds * seconds:.0f} s without a fault")
         time.sleep(self.pace.settle)
-        self._turns()
-        return room.measure(seconds)
+        return room.measure(seconds, rounds, self._turns)
 
     def _whole(self, plan: Plan, baseline: room.Baseline, done: Sequence[Turn]) -> Run:
         """The record of the run, once its experiments are known."""

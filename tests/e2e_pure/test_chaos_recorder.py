@@ -15,7 +15,7 @@ from e2e import poll
 from e2e.chaos import room, runner
 from e2e.chaos.__main__ import parser, plan_of
 from e2e.chaos.history import Quiet, from_lines
-from e2e.chaos.pace import Pace
+from e2e.chaos.pace import SHORT_PACE, Pace, probe_period
 from e2e.chaos.recorder import Recorder
 from e2e.chaos.schedule import Turn
 
@@ -83,7 +83,7 @@ def test_a_run_whose_recorder_has_ended_is_not_judged(monkeypatch: pytest.Monkey
 def rhythm(
     monkeypatch: pytest.MonkeyPatch,
     looks: Iterator[float],
-    pace: Pace = Pace(settle=0.0, baseline=0.0),  # noqa: B008 -- frozen
+    pace: Pace = Pace(settle=0.0, baseline=25.0),  # noqa: B008 -- frozen
     loads: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[list[str], runner.Runner]:
     """How the recorders of a run were started on a machine that is so busy at each look."""
@@ -94,8 +94,14 @@ def rhythm(
 
     monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setattr(runner, "_end", lambda _: 0)
+
     # The machine is calm at first. Whether a baseline follows a look, and how busy the machine is in it, `busy` says in turn.
-    monkeypatch.setattr(room, "measure", lambda _: room.Baseline("", 0.0, 1.0, 1.0, next(looks)))
+    def measure(_: float, times: int = 1, begin_one: Callable[[], None] = lambda: None) -> room.Baseline:
+        for _number in range(times):
+            begin_one()
+        return room.Baseline("", 0.0, 1.0, 1.0, next(looks))
+
+    monkeypatch.setattr(room, "measure", measure)
     made = runner.Runner(cast("Any", None), lambda _: None, pace)
     made._loads = dict(loads)
     made._with_room({"red": cast("Any", SimpleNamespace(kubeconfig="red"))})
@@ -141,8 +147,18 @@ def test_pods_come_and_go_in_the_baseline_as_in_an_experiment(monkeypatch: pytes
     pace = Pace(settle=0.0, baseline=12.0, least_span=11.0)
     _, made = rhythm(monkeypatch, iter([0.1, 0.7, 0.4, 0.4]), pace, {"red": Noting(), "blue": Noting()})
     # Twice as slow: eleven seconds became twenty-two, of which the last three are for the last pod.
-    baseline = [0.0, 9.5]
-    assert asked == [[], baseline]
+    once = [0.0, 9.5]
+    rounds = pace.rounds(2, 2)
+    assert asked == [[], once * rounds]
     made._turns()
-    assert asked == [[], baseline * 2]
+    assert asked == [[], once * (rounds + 1)]
     assert [pace.stretched(pace.least_span, slower) for slower in (1, 2, 8)] == [11.0, 22.0, 44.0]
+
+
+@pytest.mark.parametrize("pace", [Pace(), SHORT_PACE])
+@pytest.mark.parametrize("tenants", [2, 4, 5, 10])
+@pytest.mark.parametrize("slower", [1, 2, 4, 8])
+def test_the_p99_of_a_baseline_is_not_the_slowest_of_a_hundred_requests(pace: Pace, tenants: int, slower: int) -> None:
+    seconds = pace.rounds(tenants, slower) * pace.stretched(pace.baseline, slower)
+    assert 300 <= seconds / probe_period(tenants, slower) <= 600
+    assert seconds <= 200
