@@ -58,21 +58,24 @@ def test_why_says_how_much_of_what_is_used_claims_hold() -> None:
     assert "claims for devices" not in "\n".join(whytext.text(explain(snapshot(), held.pods[0], 0.0), {}, 0.0))
 
 
-def test_why_says_that_the_scheduler_gives_what_a_pod_claims_and_what_it_says() -> None:
+def test_why_says_that_the_scheduler_gives_what_a_pod_claims() -> None:
     claims = [{"name": f"gpu{number}", "resourceClaimName": "x"} for number in range(10)]
-    unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "cannot allocate\x1b[31m"}
-    pod = {"spec": {"resourceClaims": claims}, "status": {"conditions": [unbound]}}
-    said = list(whytext.of_claims(pod))
-    assert said[0] == (
+    assert list(whytext.of_claims({"spec": {"resourceClaims": claims}})) == [
         "claims for devices: gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7 and 2 more; "
         "the host's scheduler allocates these, not the ledger"
-    )
-    assert said[1].startswith("  the scheduler reports Unschedulable: cannot allocate")
-    assert "\x1b" not in said[1]
-    assert len(list(whytext.of_claims(pod | {"status": {}}))) == 1
+    ]
     assert list(whytext.of_claims({"spec": {"resourceClaims": "none"}})) == []
-    gated = unbound | {"reason": "SchedulingGated"}
-    assert len(list(whytext.of_claims(pod | {"status": {"conditions": [gated]}}))) == 1
+
+
+def test_why_says_what_keeps_the_scheduler_from_giving_any_pod_a_node() -> None:
+    """A pod without GPUs waited for a node that its tenant had cordoned, and `why` said only that it had none yet."""
+    unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room\x1b[31m"}
+    (shown,) = whytext.of_scheduler({"spec": {}, "status": {"conditions": [unbound]}})
+    assert shown.startswith("the host's scheduler reports Unschedulable: no room")
+    assert "\x1b" not in shown
+    for other in ({"reason": "SchedulingGated"}, {"status": "True"}, {"status": None}, {"reason": 3, "message": {}}):
+        assert list(whytext.of_scheduler({"status": {"conditions": [unbound | other]}})) == []
+    assert list(whytext.of_scheduler({"status": "none"})) == []
 
 
 @pytest.fixture

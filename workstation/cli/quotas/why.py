@@ -112,12 +112,14 @@ async def _explain(request: WhyRequest) -> int:
                 noted = mapping(newest["metadata"].get("annotations"))
                 if request.form != "table":
                     kept = ": ".join(part for part in what_keeps_it(newest) if part)
-                    more = {"claims": whytext.claims_of(newest), "kept": kept}
+                    unscheduled = ": ".join(part for part in whytext.unscheduled(newest) if part)
+                    more = {"claims": whytext.claims_of(newest), "unscheduled": unscheduled, "kept": kept}
                     document(whytext.as_json(found, noted) | more, request.form)
                 else:
                     lines = (
                         *whytext.text(found, noted, view.now),
                         *whytext.of_claims(newest),
+                        *whytext.of_scheduler(newest),
                         *whytext.of_containers(newest),
                     )
                     sys.stdout.write("\n".join(lines) + "\n")

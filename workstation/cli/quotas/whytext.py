@@ -172,7 +172,7 @@ def claims_of(pod: Mapping[str, Any]) -> list[str]:
 
 
 def of_claims(pod: Mapping[str, Any]) -> Iterator[str]:
-    """The claims that only the host's scheduler allocates, and its message about a pod that it has given no node yet."""
+    """The claims that only the host's scheduler allocates."""
     claims = claims_of(pod)
     if not claims:
         return
@@ -181,10 +181,22 @@ def of_claims(pod: Mapping[str, Any]) -> Iterator[str]:
         f"claims for devices: {', '.join(claims[:_SHOWN_ITEMS])}{more}; the host's scheduler allocates these, not the ledger",
         1000,
     )
+
+
+def unscheduled(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """Why the host's scheduler has given a host pod no node yet: reason and message. Empty while the ledger keeps it, or once
+    it has a node."""
     scheduled = condition_of(pod, "PodScheduled")
-    if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
-        reason, message = text_of(scheduled.get("reason")), text_of(scheduled.get("message"))
-        yield f"  the scheduler reports {plain(reason)}: {plain(message, 2000)}"
+    if scheduled.get("status") != "False" or scheduled.get("reason") == "SchedulingGated":
+        return "", ""
+    return text_of(scheduled.get("reason")), text_of(scheduled.get("message"))
+
+
+def of_scheduler(pod: Mapping[str, Any]) -> Iterator[str]:
+    """What the host's scheduler reports about a host pod that it has given no node yet."""
+    reason, message = unscheduled(pod)
+    if reason:
+        yield f"the host's scheduler reports {plain(reason)}: {plain(message, 2000)}"
 
 
 def of_containers(pod: Mapping[str, Any]) -> Iterator[str]:
