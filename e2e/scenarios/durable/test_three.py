@@ -26,7 +26,10 @@ def one(host: Api, three: Tenant) -> Iterator[Tenant]:
 
 
 def grown(host: Api, tenant: Tenant, told: list[str]) -> None:
-    found = tenants.conditions(host.get("Tenant", tenant.name))
+    seen = host.get("Tenant", tenant.name)
+    if seen["status"].get("observedGeneration") != seen["metadata"]["generation"]:
+        raise NotYetError("the controller has not seen the change")
+    found = tenants.conditions(seen)
     shown = [found[name] for name in ("Degraded", "PlaneReady") if name in found]
     words = "; ".join(f"{condition['reason']}: {condition['message']}" for condition in shown)
     if words not in told:
