@@ -53,7 +53,7 @@ def test_fair_share_with_multifactor_priority(quiet: Cluster) -> None:
     assert quiet.config("PriorityType") == "priority/multifactor"
     weight = float(quiet.config("PriorityWeightFairShare"))
     assert weight > 0
-    running = jobs.submit(quiet, "sleep 300", "--exclusive", "--nodelist=cpu-0")
+    running = jobs.submit(quiet, "sleep 600", "--exclusive", "--nodelist=cpu-0")
     jobs.wait(quiet, running, "RUNNING")
     waiting = {user: jobs.submit(quiet, "true", "--nodelist=cpu-0", user=user) for user in ("alice", "bob")}
 
@@ -67,7 +67,8 @@ def test_fair_share_with_multifactor_priority(quiet: Cluster) -> None:
             of_shares = any(name == user and abs(part - share * weight) <= 2 for name, share in shares)
             workloads.expect(whole >= part > 0 and of_shares, f"{user}: {lines} {listed}")
 
-    until("each waiting job to be weighed by its user's share", weighed, seconds=60)
+    # Slurm computes shares every five minutes (PriorityCalcPeriod); those of new users are 0 until then.
+    until("each waiting job to be weighed by its user's share", weighed, seconds=330, patience=1)
     jobs.cancel_all(quiet)
 
 
