@@ -60,10 +60,11 @@ def test_why_says_how_much_of_what_is_used_claims_hold() -> None:
 
 def test_why_says_that_the_scheduler_gives_what_a_pod_claims() -> None:
     claims = [{"name": f"gpu{number}", "resourceClaimName": "x"} for number in range(10)]
-    assert list(whytext.of_claims({"spec": {"resourceClaims": claims}})) == [
+    (shown,) = whytext.of_claims({"spec": {"resourceClaims": claims}})
+    assert shown == (
         "claims for devices: gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7 and 2 more; "
         "the host's scheduler allocates these, not the ledger"
-    ]
+    )
     assert list(whytext.of_claims({"spec": {"resourceClaims": "none"}})) == []
 
 

@@ -184,8 +184,10 @@ def of_claims(pod: Mapping[str, Any]) -> Iterator[str]:
 
 
 def unscheduled(pod: Mapping[str, Any]) -> tuple[str, str]:
-    """Why the host's scheduler has given a host pod no node yet: reason and message. Empty while the ledger keeps it, or once
-    it has a node."""
+    """Why the host's scheduler has given a host pod no node yet: reason and message.
+
+    Empty while the ledger keeps the pod, and once it has a node.
+    """
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") != "False" or scheduled.get("reason") == "SchedulingGated":
         return "", ""

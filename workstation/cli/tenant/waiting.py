@@ -46,12 +46,16 @@ def ready_condition(tenant: Obj) -> Mapping[str, Any] | None:
 
 
 def describe(tenant: Obj) -> str:
-    """What the tenant waits for: its first condition that is not true, else its Ready condition."""
+    """What the tenant waits for: the condition with the reason for which it is not Ready, else its Ready condition.
+
+    Others that are not true may be advice, such as MembersSpread, which no wait is about.
+    """
+    ready = ready_condition(tenant)
+    if ready is None:
+        return "the controller has not reconciled it yet"
     listed = (tenant.get("status") or {}).get("conditions") or ()
     parts = [item for item in listed if item.get("status") != "True" and item.get("type") != ConditionType.READY]
-    shown = parts[0] if parts else ready_condition(tenant)
-    if shown is None:
-        return "the controller has not reconciled it yet"
+    shown = next((item for item in parts if item.get("reason") == ready.get("reason")), ready)
     return f"{shown.get('type')}: {shown.get('reason')}: {shown.get('message') or 'no message'}"
 
 
