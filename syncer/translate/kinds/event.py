@@ -19,8 +19,8 @@ _NAME_LIMIT: Final = 253 - 33
 # A pod's tokens are requested once it is bound, so the kubelet tries its volume too early, once or twice, at every pod. After
 # so many tries within its first half minute the tokens are late, and the tenant is told.
 _EARLY_TRIES: Final = 5
-# What the host says about its own doings, not the tenant's.
-_KEPT_REASONS: Final = frozenset({"FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"})
+# What the host reports about its own doings; and what the plane reports by itself, because it has the same budgets.
+_KEPT_REASONS: Final = frozenset({"FailedToUpdateEndpointSlices", "FailedToCreateEndpoint", "MultiplePodDisruptionBudgets"})
 
 
 def involved(host_event: Obj, kinds: Container[str]) -> tuple[str, str]:

@@ -250,6 +250,14 @@ def test_item_83_an_event_is_about_the_virtual_object() -> None:
     assert event.involved({"involvedObject": {"kind": "Node", "name": "gpu-a"}}, WITH_EVENTS) == ("", "")
 
 
+def test_what_the_plane_reports_too_is_not_told_twice() -> None:
+    """Of a pod with two budgets the plane named the one that it chose, and the copies from the host named "(hidden)"."""
+    about = {"kind": "Pod", "name": "web-0-1"}
+    host_event = {"involvedObject": about, "reason": "MultiplePodDisruptionBudgets"}
+    assert event.involved(host_event, WITH_EVENTS) == ("", "")
+    assert event.involved(host_event | {"reason": "FailedMount"}, WITH_EVENTS) == ("Pod", "web-0-1")
+
+
 @pytest.mark.parametrize(
     ("change", "hidden"),
     [
