@@ -59,6 +59,15 @@ def test_events_about_pods_that_run_or_are_gone_are_settled() -> None:
     assert [item["involvedObject"]["name"] for item in kept] == ["waits"]
 
 
+def test_a_pod_that_has_a_node_was_scheduled_since() -> None:
+    """Nearly every new plane waits a second for its volume, and each creation of a tenant warned about that."""
+    about = [{"kind": "Pod", "name": name} for name in ("placed", "waits")]
+    events = [{"reason": reason, "involvedObject": one} for one in about for reason in ("FailedScheduling", "FailedMount")]
+    pods = [pod("placed") | {"spec": {"nodeName": "gpu-a"}}, pod("waits")]
+    kept = [(item["reason"], item["involvedObject"]["name"]) for item in current(events, pods)]
+    assert kept == [("FailedMount", "placed"), ("FailedScheduling", "waits"), ("FailedMount", "waits")]
+
+
 def test_failed_startup_probes_of_a_pod_that_is_ready_are_not_shown() -> None:
     def probe(uid: str, message: str) -> dict[str, Any]:
         return {"reason": "Unhealthy", "message": message, "involvedObject": {"kind": "Pod", "uid": uid}}

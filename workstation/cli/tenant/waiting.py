@@ -123,13 +123,16 @@ async def plane_troubles(client: Client, name: str) -> list[Trouble]:
 
 
 def current(events: list[Obj], pods: list[Obj]) -> list[Obj]:
-    """Events except those about pods that have since been scheduled or started, or that are gone."""
+    """Events except those about pods that are gone or have started since, or have a node since if that was missing."""
     running = {str(pod["metadata"]["name"]) for pod in pods if (pod.get("status") or {}).get("phase") == "Running"}
+    placed = {str(pod["metadata"]["name"]) for pod in pods if (pod.get("spec") or {}).get("nodeName")}
     alive = {str(pod["metadata"]["name"]) for pod in pods}
     kept = []
     for event in events:
         subject = event.get("involvedObject") or {}
         if subject.get("kind") == "Pod" and (subject.get("name") in running or subject.get("name") not in alive):
+            continue
+        if event.get("reason") == "FailedScheduling" and subject.get("name") in placed:
             continue
         kept.append(event)
     return kept
