@@ -63,7 +63,9 @@ class PlaneHealth:
     bootstrapped: bool = False
     message: str = "the plane's API server was not asked yet"
     cluster_uid: str = ""
-    # In so many seconds it should be asked once more: it lacks something that it could not take.
+    # What it must still make by itself before its first pod can be created; empty if nothing, or if that was not asked.
+    lacks: str = ""
+    # In so many seconds it should be asked once more: it lacks something that it could not take or has not made yet.
     again: float | None = None
 
 
@@ -145,6 +147,16 @@ class PlaneAccess:
                     raise result
             found = await plane.get(kinds.NAMESPACES, "kube-system", shape=_namespace, metadata_only=True)
             return found.metadata.uid, False not in results
+
+    async def lacks(self, spec: PlaneSpec) -> str:
+        """What the plane's controllers have not made yet without which no pod is accepted; empty if nothing is missing."""
+        async with self._budget.turn(spec.tenant, _BOOTSTRAP_DEADLINE_SECONDS) as turn:
+            plane = Plane(self._connections[spec.tenant].client, turn)
+            try:
+                await plane.get(kinds.SERVICE_ACCOUNTS, "default", "default", shape=_marked, metadata_only=True)
+            except NotFound:
+                return "ServiceAccount default of namespace default"
+            return ""
 
     async def forget(self, tenant: str) -> None:
         """Close the client of a tenant's plane."""

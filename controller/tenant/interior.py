@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from bulkhead.api.objects import Obj
@@ -19,6 +20,8 @@ from controller.plane.spec import PLANE, PlaneSpec
 _log = logging.getLogger(__name__)
 # When a plane that answers is asked once more that did not take its bootstrap: one that has just started does so soon.
 _AGAIN_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 80.0)
+# When a plane that starts is asked once more for what its own controllers make: they do so within moments.
+_COMPLETE_AGAIN_SECONDS: Final = 1.0
 
 
 class Interior:
@@ -33,6 +36,8 @@ class Interior:
         self._bootstrapped: dict[str, tuple[tuple[Obj, ...], float, str]] = {}
         # How often a plane that answers did not take its bootstrap, one time after the other.
         self._tries: dict[str, int] = {}
+        # Tenants whose plane has shown that its own controllers made what the first pod needs.
+        self._complete: set[str] = set()
 
     async def health(self, made: Plan, keys: KeyMaterial) -> PlaneHealth:
         """The health that the plane's API server reports. Asks a serving member, and the next one if that does not answer."""
@@ -59,6 +64,7 @@ class Interior:
         if not health.ready:
             self._bootstrapped.pop(spec.tenant, None)
             self._tries.pop(spec.tenant, None)
+            self._complete.discard(spec.tenant)
             return health
         again: float | None = None
         done, at, uid = self._bootstrapped.get(spec.tenant, ((), 0.0, ""))
@@ -77,6 +83,20 @@ class Interior:
                 again = self._sooner(spec.tenant)
         return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid, again=again)
 
+    async def complete(self, made: Plan, health: PlaneHealth) -> PlaneHealth:
+        """The health with what a plane that was not ready before still lacks. It is asked until it lacks nothing."""
+        tenant = made.spec.tenant
+        if not health.bootstrapped or tenant in self._complete:
+            return health
+        try:
+            lacks = await self._planes.lacks(made.spec)
+        except (KubeError, TimeoutError) as error:
+            return replace(health, lacks=f"the plane does not tell what it has: {error}", again=_COMPLETE_AGAIN_SECONDS)
+        if lacks:
+            return replace(health, lacks=f"the plane has not made {lacks} yet", again=_COMPLETE_AGAIN_SECONDS)
+        self._complete.add(tenant)
+        return health
+
     def _sooner(self, tenant: str) -> float | None:
         """When to try again what the plane could not take: soon, then less soon, then as often as anything is looked at."""
         tried = self._tries.get(tenant, 0)
@@ -88,6 +108,7 @@ class Interior:
         await self._planes.forget(tenant)
         self._bootstrapped.pop(tenant, None)
         self._tries.pop(tenant, None)
+        self._complete.discard(tenant)
 
 
 def _addresses(pods: Iterable[Obj]) -> dict[str, str]:

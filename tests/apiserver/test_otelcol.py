@@ -80,8 +80,12 @@ async def _answers(*_: object) -> PlaneHealth:
     return PlaneHealth(ready=True, message="the API server answers")
 
 
-async def _takes(*_: object) -> str:
-    return "11111111-2222-4333-8444-555555555555"
+async def _takes(*_: object) -> tuple[str, bool]:
+    return "11111111-2222-4333-8444-555555555555", True
+
+
+async def _lacks(*_: object) -> str:
+    return ""
 
 
 def running(name: str) -> Obj:
@@ -129,6 +133,7 @@ async def test_a_tenants_creation_is_one_trace_with_its_reconciles(
 ) -> None:
     monkeypatch.setattr(PlaneAccess, "health", _answers)
     monkeypatch.setattr(PlaneAccess, "bootstrap", _takes)
+    monkeypatch.setattr(PlaneAccess, "lacks", _lacks)
     client, name = host_client, "seen"
     await install(client)
     await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})

@@ -185,11 +185,15 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def bootstrap(_: object, __: object, health: PlaneHealth) -> PlaneHealth:
         return replace(health, bootstrapped=True)
 
+    async def complete(_: object, __: object, health: PlaneHealth) -> PlaneHealth:
+        return health
+
     async def compare(*_: object) -> Compared:
         return Compared()
 
     monkeypatch.setattr(Interior, "health", health)
     monkeypatch.setattr(Interior, "bootstrap", bootstrap)
+    monkeypatch.setattr(Interior, "complete", complete)
     monkeypatch.setattr(Comparing, "compare", compare)
 
 

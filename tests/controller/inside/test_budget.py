@@ -208,3 +208,23 @@ async def test_a_definition_that_a_plane_refuses_keeps_nothing_else_back_and_is_
     refuses = False
     assert await access.bootstrap(spec, kinds) == ("u", True)
     assert sorted(through) == ["a", "b", "b"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_plane_lacks_the_account_that_every_pod_names_until_it_is_made(
+    monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    class Asked:
+        def __init__(self, _client: object, _turn: object) -> None:
+            """Only the account is asked for."""
+
+        async def get(self, r: Resource, name: str, namespace: str, **_: object) -> None:
+            assert (r.kind, name, namespace) == ("ServiceAccount", "default", "default")
+            if not there:
+                raise NotFound(404, "NotFound", "")
+
+    monkeypatch.setattr("controller.inside.access.Plane", Asked)
+    spec = plane_spec()
+    access = PlaneAccess(SystemClock(), lambda _: None, Budget())
+    monkeypatch.setitem(access._connections, spec.tenant, type("Connection", (), {"client": None}))
+    assert (await access.lacks(spec) == "") is there

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bulkhead.api.conditions import ConditionType
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -13,7 +14,7 @@ from controller.plane.stranded import Strandings
 from controller.tenant.facets.plane.report import Found, report
 from controller.tenant.interior import Interior
 from controller.tenant.observe import recorded_identity
-from controller.tenant.status import Report
+from controller.tenant.status import Report, was_true
 from controller.tenant.turn import Facet, PullTrouble, Seen, Turn
 
 
@@ -35,8 +36,8 @@ class Plane(Facet):
         health, pulls = turn.of(PlaneHealth) or PlaneHealth(), turn.of(PullTrouble)
         standing = turn.of(Standing)
         found = Found(
-            ready=health.ready and health.bootstrapped,
-            message=health.message,
+            ready=health.ready and health.bootstrapped and not health.lacks,
+            message=health.lacks or health.message,
             again=health.again,
             uid=health.cluster_uid,
             identity=turn.of(Recorded) or Recorded(),
@@ -66,4 +67,7 @@ class Inside(Facet):
         """Apply those objects, if the plane answers."""
         identity = await recorded_identity(self.client, turn.spec.namespace)
         health = await self.interior.bootstrap(turn.need(Plan), turn.need(PlaneHealth))
+        # A plane that serves is not asked: its tenant may delete what it has made.
+        if not was_true(turn.observed.tenant, ConditionType.PLANE_READY):
+            health = await self.interior.complete(turn.need(Plan), health)
         return turn.plus(identity, health)

@@ -1,21 +1,31 @@
 """What is made inside a plane that answers, and what is taken out of it again."""
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.conditions import ConditionType
 from bulkhead.api.objects import Obj
-from bulkhead.kube.errors import KubeError, Timeout
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound, Timeout
+from controller.decide.case import Admitted
 from controller.decide.plan import Plan, plan
 from controller.host.owned import Owned
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.inside.objects import gpumetrics, unprivileged
 from controller.plane.spec import PlaneSpec
+from controller.tenant.facets.plane.facet import Inside, Plane
 from controller.tenant.facets.plane.report import Found, report
 from controller.tenant.interior import Interior
+from controller.tenant.observe import Observed
+from controller.tenant.turn import Seen, Turn
 from tests.kit.fakeclock import FakeClock
 from tests.kit.tenantsamples import material, plane_spec
+
+SERVES = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 class Planes:
@@ -25,12 +35,33 @@ class Planes:
         self.asked: list[tuple[set[str], set[str]]] = []
         self.refusal: KubeError | None = None
         self.whole = True
+        self.lacking: str | KubeError = ""
+        self.looked = 0
+
+    async def lacks(self, _spec: PlaneSpec) -> str:
+        self.looked += 1
+        if isinstance(self.lacking, KubeError):
+            raise self.lacking
+        return self.lacking
 
     async def bootstrap(self, _spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> tuple[str, bool]:
         self.asked.append(({obj["kind"] for obj in objects}, {obj["kind"] for obj in withdrawn}))
         if self.refusal is not None:
             raise self.refusal
         return "u", self.whole
+
+
+class Unrecorded:
+    """A host without a record of the plane's data."""
+
+    async def get(self, *_: object, **__: object) -> Obj:
+        raise NotFound(404, "NotFound", "")
+
+
+def turn(made: Plan, health: PlaneHealth, status: Obj | None = None) -> Turn:
+    tenant: Obj = {"metadata": {"name": made.spec.tenant}, "status": status or {}}
+    observed = cast("Observed", SimpleNamespace(tenant=tenant))
+    return Turn(observed, cast("Admitted", None), made.spec, (made, health))
 
 
 def planned(**changes: Any) -> Plan:
@@ -84,3 +115,40 @@ def test_the_report_of_a_plane_asks_for_that_turn() -> None:
     tenant: Obj = {"metadata": {"name": spec.tenant}, "status": {}}
     assert report(tenant, spec, Found(message="the plane rejects its bootstrap objects", again=5.0)).again == 5.0
     assert report(tenant, spec, Found(message="the API server does not answer")).again is None
+
+
+@pytest.mark.parametrize("lacking", ["ServiceAccount default", Timeout("no answer")], ids=["not made", "not told"])
+async def test_a_new_plane_is_ready_once_it_has_what_its_first_pod_needs(lacking: str | KubeError) -> None:
+    planes, made, up = Planes(), planned(), PlaneHealth(ready=True)
+    inside = Inside(
+        cast("Client", Unrecorded()),
+        Interior(cast("Owned", None), cast("PlaneAccess", planes), FakeClock(), resync_seconds=600),
+    )
+    planes.lacking = lacking
+    health = (await inside.reconcile(turn(made, up))).need(PlaneHealth)
+    # The rest of the tenant does not wait for it.
+    assert (health.ready, health.bootstrapped, health.again) == (True, True, 1.0)
+    pod: Obj = {"metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}}, "status": SERVES}
+    seen = Seen(turn(made, health), there={(kinds.PODS, "plane-0"): pod})
+    reported = Plane(inside.interior).report(seen).conditions[ConditionType.PLANE_READY]
+    assert reported is not None
+    assert (reported.status, str(lacking) in reported.message) == ("False", True)
+    planes.lacking = ""
+    for _ in range(3):
+        health = (await inside.reconcile(turn(made, up))).need(PlaneHealth)
+        assert (health.lacks, health.again) == ("", None)
+    # What it has once is not asked for again.
+    assert planes.looked == 2
+    await inside.interior.bootstrap(made, PlaneHealth())
+    await inside.reconcile(turn(made, up))
+    assert planes.looked == 3
+
+
+async def test_a_plane_that_was_ready_is_not_asked_for_it() -> None:
+    """Its tenant may delete what the plane has made."""
+    planes = Planes()
+    planes.lacking = "ServiceAccount default"
+    interior = Interior(cast("Owned", None), cast("PlaneAccess", planes), FakeClock(), resync_seconds=600)
+    ready = {"conditions": [{"type": ConditionType.PLANE_READY, "status": "True"}]}
+    after = await Inside(cast("Client", Unrecorded()), interior).reconcile(turn(planned(), PlaneHealth(ready=True), ready))
+    assert (after.need(PlaneHealth).lacks, planes.looked) == ("", 0)
