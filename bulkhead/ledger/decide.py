@@ -26,7 +26,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     snapshot = replace(
         snapshot, pods=tuple(sorted(snapshot.pods, key=age)), nodes=tuple(sorted(snapshot.nodes, key=lambda node: node.name))
     )
-    found = sort_out(snapshot.pods)
+    found, unstated = _of_stated_quotas(sort_out(snapshot.pods), snapshot)
     books = Books(snapshot, now)
     candidates = Candidates(found.groups, books, snapshot)
     plan = plan_reclaims(snapshot, books, candidates, found, now)
@@ -46,6 +46,8 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     reserved = judge.reserved_rooms()
     judge.consolidate()
     outcome = judge.outcome
+    for workload in unstated:
+        judge.answers.say(workload, verdict.without_quota(workload))
     for unready in found.unready:
         reason = verdict.of_unready(unready)
         judge.answers.verdicts.update((pod.uid, reason) for pod in unready.pods)
@@ -60,6 +62,20 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
         reserved=reserved,
         next_at=_next(snapshot, outcome, plan.times, now),
     )
+
+
+def _of_stated_quotas(found: Sorted, snapshot: Snapshot) -> tuple[Sorted, list[Workload]]:
+    """Leave out workloads whose tenant has no quota on the host: it was deleted, and nothing says what they may use.
+
+    Without its quota a tenant has no limit in the books, and each of its pods would be admitted.
+    """
+    unstated = [workload for workload in (*found.workloads, *found.rests) if workload.tenant not in snapshot.tenants]
+    if not unstated:
+        return found, unstated
+    workloads, rests = (
+        [workload for workload in some if workload.tenant in snapshot.tenants] for some in (found.workloads, found.rests)
+    )
+    return replace(found, workloads=workloads, rests=rests), unstated
 
 
 def _rests(judge: AdmissionJudge, found: Sorted, reclamations: Iterable[Reclamation]) -> list[Workload]:

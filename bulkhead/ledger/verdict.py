@@ -136,6 +136,11 @@ def never(workload: Workload) -> PodVerdict:
     return PodVerdict(Why.CAPACITY, f"{asks(workload.asks)}; it would not fit even if the nodes that are ready now were empty")
 
 
+def without_quota(workload: Workload) -> PodVerdict:
+    """The host does not say what its tenant may use."""
+    return PodVerdict(Why.QUOTA, f"{asks(workload.asks)}; your quota is unknown now: it waits until the host states it again")
+
+
 def flavors_apart(workload: Workload) -> PodVerdict:
     """Its tenant's quota has no flavor in common for all the resources that it requests."""
     return PodVerdict(Why.NEVER, f"{asks(workload.asks)}; your quota has no flavor that covers all of these resources")
