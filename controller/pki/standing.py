@@ -17,7 +17,7 @@ from controller.pki.issue import Known
 from controller.pki.material import embedded, files_of
 from controller.plane import pki
 from controller.plane.pki import CertFacts, CertSpec, Pair
-from controller.plane.secrets import read_once
+from controller.plane.secrets import digest, read_once
 
 _KUBECONFIG: Final = "kubeconfig"
 
@@ -71,8 +71,20 @@ def renewed(standing: Standing, secrets: Mapping[str, Obj], now: datetime, known
 def loaded(secret: str, secrets: Mapping[str, Obj]) -> str | None:
     """A digest of what the process with a Secret loads only at its start; None if the Secret lacks its client certificate."""
     files = files_of(secrets.get(secret))
-    pair, serving = embedded(files), files_of(secrets.get(pki.authority_secret("serving")))
-    return None if pair is None else read_once(secret, pair.certificate, serving.get("tls.crt", b""), files)
+    both = _client_and_serving(secret, secrets)
+    return None if both is None else read_once(secret, *both, files)
+
+
+def loaded_formerly(secret: str, secrets: Mapping[str, Obj]) -> str | None:
+    """The digest that earlier releases wrote of the same content: it covered fewer certificates."""
+    both = _client_and_serving(secret, secrets)
+    return None if both is None else digest(*both)
+
+
+def _client_and_serving(secret: str, secrets: Mapping[str, Obj]) -> tuple[bytes, bytes] | None:
+    pair = embedded(files_of(secrets.get(secret)))
+    serving = files_of(secrets.get(pki.authority_secret("serving")))
+    return None if pair is None else (pair.certificate, serving.get("tls.crt", b""))
 
 
 def authorities_of(secrets: Mapping[str, Obj], known: Known) -> dict[str, Pair]:

@@ -87,7 +87,9 @@ class Renewing:
             if wanted is None or running is None:
                 continue
             meta = running["spec"]["template"]["metadata"]
-            if (meta.get("annotations") or {}).get(LEAF_ANNOTATION) in {None, wanted}:
+            # An upgrade that computes the digest otherwise restarts nothing: the process runs with the present certificate.
+            same = {None, wanted, standing.loaded_formerly(secret, secrets)}
+            if (meta.get("annotations") or {}).get(LEAF_ANNOTATION) in same:
                 continue
             template = {"metadata": {"annotations": {LEAF_ANNOTATION: wanted}}}
             body = {"metadata": {"uid": running["metadata"]["uid"]}, "spec": {"template": template}}

@@ -12,6 +12,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.work.clock import SystemClock
 from controller.pki.renewals import Renewals
+from controller.plane.secrets import digest
 from controller.plane.spec import LEAF_ANNOTATION
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
 from tests.kit.tenantsamples import tenant_class
@@ -64,6 +65,19 @@ async def annotation(client: Client, name: str, deployment: str) -> str:
     return str(found["spec"]["template"]["metadata"]["annotations"][LEAF_ANNOTATION])
 
 
+async def annotate(client: Client, name: str, leaf: str) -> None:
+    template = {"metadata": {"annotations": {LEAF_ANNOTATION: leaf}}}
+    await client.patch(kinds.DEPLOYMENTS, "syncer", {"spec": {"template": template}}, f"bh-{name}")
+
+
+async def digest_of_a_former_release(client: Client, name: str) -> str:
+    """Of the certificate in the syncer's kubeconfig and the CA of servers, and of no more."""
+    files = (await client.get(kinds.SECRETS, "pki-syncer", f"bh-{name}"))["data"]
+    user = json.loads(base64.b64decode(files["kubeconfig"]))["users"][0]["user"]
+    authority = (await client.get(kinds.SECRETS, "pki-ca-serving", f"bh-{name}"))["data"]["tls.crt"]
+    return digest(base64.b64decode(user["client-certificate-data"]), base64.b64decode(authority))
+
+
 async def refuse(client: Client, name: str, reason: str) -> None:
     if reason == "Paused":
         await client.patch(kinds.TENANTS, name, paused())
@@ -86,6 +100,10 @@ async def test_what_would_expire_is_renewed_in_a_plane_that_is_not_looked_after(
         assert ready(await world.settle(name)) == ("False", reason)
         assert await leaves(client, name) == first
         assert await annotation(client, name, "syncer") == restarts, "a pause alone restarts nothing"
+        former = await digest_of_a_former_release(client, name)
+        await annotate(client, name, former)
+        await world.settle(name)
+        assert await annotation(client, name, "syncer") == former, "neither does an upgrade"
 
         before = await fingerprint(client, name)
         clock.later = timedelta(days=61)
@@ -104,8 +122,7 @@ async def test_what_would_expire_is_renewed_in_a_plane_that_is_not_looked_after(
 
         # The process died between the two: the second is done by the next.
         renewed = await annotation(client, name, "syncer")
-        stale = {"spec": {"template": {"metadata": {"annotations": {LEAF_ANNOTATION: restarts}}}}}
-        await client.patch(kinds.DEPLOYMENTS, "syncer", stale, f"bh-{name}")
+        await annotate(client, name, restarts)
         await world.settle(name)
         assert await annotation(client, name, "syncer") == renewed
 
