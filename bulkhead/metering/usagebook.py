@@ -44,7 +44,9 @@ _LONGEST_UID: Final = 64
 # What has a name and a day.
 _LAST_NUMBER: Final = 10**15
 _LAST_HOUR: Final = 8_000_000
-_NAME: Final = re.compile(rf"{names.USAGE_PREFIX}[0-9]{{8}}-([0-9]{{1,15}})")
+# A page whose names were left out later has a name of its own, so that it exists before the former one goes.
+_WITHOUT_NAMES: Final = "-sums"
+_NAME: Final = re.compile(rf"{names.USAGE_PREFIX}[0-9]{{8}}-([0-9]{{1,15}})(?:{_WITHOUT_NAMES})?")
 
 
 class UnreadableError(ValueError):
@@ -97,12 +99,12 @@ class Page:
             account = account._replace(namespace=OTHERS, owner=OTHERS)
         rows[account] = rows.get(account, Sums()).plus(sums_of(tally))
 
-    def sum_up(self, tenant: str) -> None:
-        """Forget the namespaces and owners of a tenant."""
+    def sum_up(self, tenant: str | None = None) -> None:
+        """Forget the namespaces and owners of a tenant, or of all."""
         for hour, rows in self.hours.items():
             found: dict[UsageKey, Sums] = {}
             for account, sums in rows.items():
-                named = account._replace(namespace=OTHERS, owner=OTHERS) if account.tenant == tenant else account
+                named = account._replace(namespace=OTHERS, owner=OTHERS) if tenant in {None, account.tenant} else account
                 found[named] = found.get(named, Sums()).plus(sums)
             self.hours[hour] = found
 
@@ -258,6 +260,19 @@ def config_map(page: Page, stored: bytes, *, closed: bool) -> dict[str, Any]:
     }
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "binaryData": {_KEY: base64.b64encode(stored).decode()}}
     return made | {"immutable": True} if closed else made
+
+
+def without_names(closed: Mapping[str, Any]) -> dict[str, Any]:
+    """The ConfigMap that takes the place of a closed page and has only its tenants' sums; raises `UnreadableError`."""
+    page = page_of(closed)
+    page.sum_up()
+    made = config_map(page, write(page), closed=True)
+    return made | {"metadata": made["metadata"] | {"name": page.name + _WITHOUT_NAMES}}
+
+
+def has_no_names(name: str) -> bool:
+    """Whether the page in a ConfigMap of this name has only sums."""
+    return name.endswith(_WITHOUT_NAMES)
 
 
 def page_of(config_map: Mapping[str, Any]) -> Page:

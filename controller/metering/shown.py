@@ -87,7 +87,10 @@ class Shown:
     async def _read_closed(self, now: int) -> None:
         """Sum up closed pages that were not read yet, and forget those that are too old."""
         listed = await self._client.list_metadata(kinds.CONFIG_MAPS, self._namespace, label_selector=f"{labels.USAGE}=closed")
-        wanted = {str(found["metadata"]["name"]) for found in listed.items if usagebook.reaches(found) >= first_day(now) * _DAY}
+        reaching = sorted((usagebook.reaches(found), str(found["metadata"]["name"])) for found in listed.items)
+        recent = [name for reaches, name in reaching if reaches >= first_day(now) * _DAY]
+        # A page and its sums exist beside each other while one takes the other's place.
+        wanted = set({usagebook.number_of(name) or name: name for name in recent}.values())
         self._closed = {name: sums for name, sums in self._closed.items() if name in wanted}
         for name in sorted(wanted - self._closed.keys()):
             try:

@@ -6,10 +6,11 @@
     a page damaged by hand ──> overwritten from memory, or counted again from the end of the last closed page
 
 The sums and the time up to which they are counted are one object and one write. If a controller dies after it has closed a page
-and before it has begun the next, the next one notices by the page's number. Old pages are deleted by age, and by the total size
-of all pages.
+and before it has begun the next, the next one notices by the page's number. Old pages are deleted by age. If all pages become
+too large, the oldest lose the names on them and keep their sums: tenants choose the names, and with them the size.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ from controller.metering import metrics
 _log = logging.getLogger(__name__)
 _PAGES_KEPT: Final = 400 * 24 * HOUR
 _MOST_BYTES_OF_PAGES: Final = 128 * 1024 * 1024
+# Of pages that still have names: the rest is room for sums, which a tenant's names cannot enlarge.
+_MOST_BYTES_WITH_NAMES: Final = 96 * 1024 * 1024
+_MOST_SUMMED_UP_AT_ONCE: Final = 64
 # After a longer gap, usage before it is not recovered from pods.
 _LONGEST_GAP: Final = 40 * 24 * HOUR
 # The clock of the process that counted before may have been ahead by so much: this one counts on once it has caught up.
@@ -49,6 +53,11 @@ class _Closed:
     number: int
     until: int
     size: int
+
+    @property
+    def is_sums(self) -> bool:
+        """Whether its names were left out."""
+        return usagebook.has_no_names(self.name)
 
 
 class UsageStore:
@@ -128,7 +137,7 @@ class UsageStore:
         for closed_page in same:
             # It exists already: from a controller that died, or that had not yet noticed that it no longer led.
             if closed_page.until < page.until:
-                await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
+                await self._delete(closed_page)
         if all(closed_page.until < page.until for closed_page in same):
             await self._client.create(kinds.CONFIG_MAPS, usagebook.config_map(page, stored, closed=True), self._namespace)
         following = Page(page.number + 1, page.until, self._writer)
@@ -136,14 +145,45 @@ class UsageStore:
         return following
 
     async def tidy(self, now: int) -> None:
-        """Delete closed pages that are too old, or too many."""
+        """Delete closed pages that are too old, or too many; before that, leave out names if those take too much."""
         size = 0
-        for closed_page in sorted(await self._closed(), key=lambda closed_page: closed_page.number, reverse=True):
+        for closed_page in await self._smaller(await self._closed()):
             size += closed_page.size
             # A page whose annotation was lost does not say how old it is; it goes by size, after those that were closed later.
             is_old = 0 < closed_page.until < now - _PAGES_KEPT
             if is_old or size > _MOST_BYTES_OF_PAGES:
-                await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
+                await self._delete(closed_page)
+
+    async def _smaller(self, closed: Sequence[_Closed]) -> list[_Closed]:
+        """All pages, the newest first, after names were left out of the oldest if pages with names take too much."""
+        summed = {closed_page.number for closed_page in closed if closed_page.is_sums}
+        found, large, size = list[_Closed](), list[_Closed](), 0
+        for closed_page in sorted(closed, key=lambda closed_page: closed_page.number, reverse=True):
+            if not closed_page.is_sums and closed_page.number in summed:
+                # Its sums exist already: a controller died before it deleted the page.
+                await self._delete(closed_page)
+                continue
+            size += 0 if closed_page.is_sums else closed_page.size
+            is_large = size > _MOST_BYTES_WITH_NAMES and not closed_page.is_sums
+            (large if is_large else found).append(closed_page)
+        waiting, chosen = large[:-_MOST_SUMMED_UP_AT_ONCE], large[-_MOST_SUMMED_UP_AT_ONCE:]
+        found += [*waiting, *[await self._sum_up(closed_page) for closed_page in chosen]]
+        return sorted(found, key=lambda closed_page: closed_page.number, reverse=True)
+
+    async def _sum_up(self, closed_page: _Closed) -> _Closed:
+        """Put the sums of a page in its place; a page that cannot be read stays."""
+        stored = await self._client.get(kinds.CONFIG_MAPS, closed_page.name, self._namespace)
+        try:
+            # A page may have thousands of rows.
+            body = await asyncio.to_thread(usagebook.without_names, stored)
+        except UnreadableError:
+            return closed_page
+        made = await self._client.create(kinds.CONFIG_MAPS, body, self._namespace)
+        await self._delete(closed_page)
+        return _closed_of(made)
+
+    async def _delete(self, closed_page: _Closed) -> None:
+        await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
 
     async def _own_write(self, number: int, error: Exception) -> None:
         """Take the version of an own unanswered write, or of a damaged page; if another process wrote it, `OvertakenError`."""

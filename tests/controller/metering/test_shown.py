@@ -112,3 +112,13 @@ async def test_a_damaged_page_and_a_damaged_note_do_not_keep_the_rest_away(host:
     host.page = Page(0, 0)
     await host.shown.round()
     assert await host.told(host.red) == [(TOMORROW, 5)]
+
+
+async def test_a_page_beside_its_sums_is_told_once(host: Host) -> None:
+    page = host.rows(Page(1, NOON - 24 * HOUR), 30, red=7200)
+    await host.closed(page)
+    sums = usagebook.without_names(usagebook.config_map(page, usagebook.write(page), closed=True))
+    await host.client.create(kinds.CONFIG_MAPS, sums, host.system)
+    host.rows(host.page, 1, red=40)
+    await host.shown.round()
+    assert await host.told(host.red) == [(TOMORROW, 40), (TODAY, 7200)]
