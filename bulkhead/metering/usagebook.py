@@ -93,20 +93,34 @@ class Page:
         """Count one tally, of the tenant with this UID; "" if that is unknown."""
         if holder:
             self.holders.setdefault(tally.account.tenant, holder)
-        rows = self.hours.setdefault(tally.hour, {})
         account = tally.account
-        if account not in rows and not _has_room(rows, account.tenant):
+        if account not in self.hours.setdefault(tally.hour, {}) and not self._makes_room(tally.hour, account.tenant):
             account = account._replace(namespace=OTHERS, owner=OTHERS)
+        rows = self.hours[tally.hour]
         rows[account] = rows.get(account, Sums()).plus(sums_of(tally))
+
+    def _makes_room(self, hour: int, tenant: str) -> bool:
+        """Whether a tenant may have one more row in an hour; of a full hour the tenant with the most rows loses its names.
+
+        Otherwise a few tenants with many names would take those of all others.
+        """
+        rows = self.hours[hour]
+        if len(rows) < _MOST_OF_TENANT:
+            return True
+        counts = Counter(key.tenant for key in rows)
+        if counts[tenant] >= _MOST_OF_TENANT:
+            return False
+        if len(rows) < _MOST_ROWS:
+            return True
+        largest = max(counts, key=lambda name: (counts[name], name))
+        if counts[largest] <= counts[tenant] + 1:
+            return False
+        self.hours[hour] = _without_names_of(rows, largest)
+        return len(self.hours[hour]) < len(rows)
 
     def sum_up(self, tenant: str | None = None) -> None:
         """Forget the namespaces and owners of a tenant, or of all."""
-        for hour, rows in self.hours.items():
-            found: dict[UsageKey, Sums] = {}
-            for account, sums in rows.items():
-                named = account._replace(namespace=OTHERS, owner=OTHERS) if tenant in {None, account.tenant} else account
-                found[named] = found.get(named, Sums()).plus(sums)
-            self.hours[hour] = found
+        self.hours = {hour: _without_names_of(rows, tenant) for hour, rows in self.hours.items()}
 
     def has_former(self, present: Mapping[str, str]) -> bool:
         """Whether a tenant of this page has been followed by another one of its name; `present` are the UIDs by name."""
@@ -135,10 +149,12 @@ class Page:
         return size > _OVERFULL or (max(self.hours) < self.until // HOUR and (size > _FULL or self.day < self.until // _DAY))
 
 
-def _has_room(rows: Mapping[UsageKey, Sums], tenant: str) -> bool:
-    if len(rows) < _MOST_OF_TENANT:
-        return True
-    return len(rows) < _MOST_ROWS and sum(1 for key in rows if key.tenant == tenant) < _MOST_OF_TENANT
+def _without_names_of(rows: Mapping[UsageKey, Sums], tenant: str | None) -> dict[UsageKey, Sums]:
+    found: dict[UsageKey, Sums] = {}
+    for account, sums in rows.items():
+        named = account._replace(namespace=OTHERS, owner=OTHERS) if tenant in {None, account.tenant} else account
+        found[named] = found.get(named, Sums()).plus(sums)
+    return found
 
 
 def write(page: Page) -> bytes:

@@ -113,14 +113,27 @@ def test_rows_are_bounded_and_what_is_beyond_keeps_its_tenant() -> None:
     page = Page(1, HOUR)
     for number in range(6000):
         page.add(tally(owner=f"Job/{number}"))
+    assert len(page.hours[1]) == 513
     for number in range(12 * 512):
         page.add(tally(owner=f"Job/{number}", tenant=f"t{number % 12}"))
     rows = page.hours[1]
     assert len(rows) < 4096 + 20
-    of_red = {account: sums for account, sums in rows.items() if account.tenant == "red"}
-    assert len(of_red) == 513
-    assert sum(sums.used for sums in of_red.values()) == 6000
+    assert sum(sums.used for account, sums in rows.items() if account.tenant == "red") == 6000
     assert sum(sums.used for account, sums in rows.items() if account.tenant != "red") == 12 * 512
+
+
+def test_tenants_with_many_names_take_none_of_the_others() -> None:
+    page = Page(1, HOUR)
+    for number in range(20 * 512):
+        page.add(tally(owner=f"Job/{number}", tenant=f"loud-{number % 20}"))
+    for number in range(40):
+        page.add(tally(owner=f"Job/{number}", tenant="quiet"))
+    for number in range(20 * 512):
+        page.add(tally(owner=f"Job/more-{number}", tenant=f"loud-{number % 20}"))
+    rows = page.hours[1]
+    assert {account.owner for account in rows if account.tenant == "quiet"} == {f"Job/{number}" for number in range(40)}
+    assert len(rows) < 4096 + 30
+    assert sum(sums.used for account, sums in rows.items() if account.tenant != "quiet") == 2 * 20 * 512
 
 
 def test_a_page_fits_into_what_the_host_accepts_and_the_tenants_with_the_longest_names_lose_them_first() -> None:
