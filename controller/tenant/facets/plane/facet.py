@@ -6,6 +6,7 @@ from bulkhead.api.conditions import ConditionType
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from controller.decide import creation
 from controller.decide.plan import Plan
 from controller.inside.access import PlaneHealth
 from controller.plane.membership import Standing
@@ -67,7 +68,8 @@ class Inside(Facet):
         """Apply those objects, if the plane answers."""
         identity = await recorded_identity(self.client, turn.spec.namespace)
         health = await self.interior.bootstrap(turn.need(Plan), turn.need(PlaneHealth))
-        # A plane that serves is not asked: its tenant may delete what it has made.
-        if not was_true(turn.observed.tenant, ConditionType.PLANE_READY):
+        # A plane that served before is not asked: its tenant may delete what it has made, and refuse to have it again.
+        tenant, now = turn.observed.tenant, turn.observed.now.timestamp()
+        if creation.is_traced(tenant, now) and not was_true(tenant, ConditionType.PLANE_READY):
             health = await self.interior.complete(turn.need(Plan), health)
         return turn.plus(identity, health)

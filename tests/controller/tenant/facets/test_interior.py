@@ -1,6 +1,7 @@
 """What is made inside a plane that answers, and what is taken out of it again."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from controller.tenant.turn import Seen, Turn
 from tests.kit.fakeclock import FakeClock
 from tests.kit.tenantsamples import material, plane_spec
 
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
 SERVES = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
@@ -58,9 +60,10 @@ class Unrecorded:
         raise NotFound(404, "NotFound", "")
 
 
-def turn(made: Plan, health: PlaneHealth, status: Obj | None = None) -> Turn:
-    tenant: Obj = {"metadata": {"name": made.spec.tenant}, "status": status or {}}
-    observed = cast("Observed", SimpleNamespace(tenant=tenant))
+def turn(made: Plan, health: PlaneHealth, status: Obj | None = None, *, hours: float = 0.0) -> Turn:
+    meta = {"name": made.spec.tenant, "creationTimestamp": NOW.isoformat()}
+    tenant: Obj = {"metadata": meta, "status": status or {}}
+    observed = cast("Observed", SimpleNamespace(tenant=tenant, now=NOW + timedelta(hours=hours)))
     return Turn(observed, cast("Admitted", None), made.spec, (made, health))
 
 
@@ -144,11 +147,13 @@ async def test_a_new_plane_is_ready_once_it_has_what_its_first_pod_needs(lacking
     assert planes.looked == 3
 
 
-async def test_a_plane_that_was_ready_is_not_asked_for_it() -> None:
+@pytest.mark.parametrize(("status", "hours"), [("True", 0.1), ("False", 2)], ids=["ready", "down after its first hour"])
+async def test_a_plane_that_was_ready_is_not_asked_for_it(status: str, hours: float) -> None:
     """Its tenant may delete what the plane has made."""
     planes = Planes()
     planes.lacking = "ServiceAccount default"
     interior = Interior(cast("Owned", None), cast("PlaneAccess", planes), FakeClock(), resync_seconds=600)
-    ready = {"conditions": [{"type": ConditionType.PLANE_READY, "status": "True"}]}
-    after = await Inside(cast("Client", Unrecorded()), interior).reconcile(turn(planned(), PlaneHealth(ready=True), ready))
+    before: Obj = {"conditions": [{"type": ConditionType.PLANE_READY, "status": status}]}
+    now = turn(planned(), PlaneHealth(ready=True), before, hours=hours)
+    after = await Inside(cast("Client", Unrecorded()), interior).reconcile(now)
     assert (after.need(PlaneHealth).lacks, planes.looked) == ("", 0)
