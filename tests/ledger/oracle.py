@@ -179,15 +179,14 @@ def owners_come_first(world: World, decisions: Decisions) -> None:
     for pod in mine:
         at = decisions.verdicts[pod.uid].starts_by if pod.uid in decisions.verdicts else None
         assert at is None or at + OVERDUE_SECONDS >= world.now, f"{pod} starts by a time that has passed"
-    if _is_lost(world, waits[0]):
-        return
+    lines = _lines_that_come_back(world, waits[0])
     # Who starts by a known time takes nothing back.
     if len(mine) > 1 or mine[0].gang is not None or decisions.verdicts[mine[0].uid].starts_by is not None:
         return
     for node in world.nodes.values():
         there = [pod for pod in world.held() if node.name in {pod.node, pod.pinned}]
         stay = sum(pod.asks[GPU] for pod in there if world.is_stuck(pod) or _has_quota(world, pod.tenant))
-        usable = node.usable and any(flavor in {"", node.labels.get(KIND)} for flavor, _ in _lines_within(world, mine[0]))
+        usable = node.usable and any(flavor in {"", node.labels.get(KIND)} for flavor, _ in lines)
         room = node.allocatable[GPU] - stay
         assert not usable or room < mine[0].asks[GPU], f"{mine[0]} is kept out of its own quota by {there}"
 
@@ -196,11 +195,12 @@ def _has_quota(world: World, tenant: str) -> bool:
     return any(share.nominal for share in world.tenants[tenant].shares.values())
 
 
-def _is_lost(world: World, pod: Pod) -> bool:
-    """Whether what is stuck on silent nodes holds so much that the quota of this pod's tenant cannot come back.
+def _lines_that_come_back(world: World, pod: Pod) -> list[Line]:
+    """The lines of this pod's tenant whose quota comes back, whatever is stuck on silent nodes.
 
     Other tenants may hold what is nominally theirs, and what is stuck stays held: the rest of the cohort is all there is.
     """
+    found = []
     for line in _lines_within(world, pod):
         capacity, _ = _pool(world, line)
         taken = max(0, world.used(pod.tenant, line) + pod.asks[GPU] - _kept(world, pod.tenant, line))
@@ -210,8 +210,8 @@ def _is_lost(world: World, pod: Pod) -> bool:
                 most = max(stuck, min(world.used(name, line), tenant.shares[line].nominal))
                 taken += max(0, most - _kept(world, name, line))
         if taken <= capacity:
-            return False
-    return True
+            found.append(line)
+    return found
 
 
 def _counts(world: World, pod: Pod, line: Line) -> bool:
