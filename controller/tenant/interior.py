@@ -93,7 +93,8 @@ class Interior:
         except (KubeError, TimeoutError) as error:
             return replace(health, lacks=f"the plane does not tell what it has: {error}", again=_COMPLETE_AGAIN_SECONDS)
         if lacks:
-            return replace(health, lacks=f"the plane has not made {lacks} yet", again=_COMPLETE_AGAIN_SECONDS)
+            words = f"the plane's kube-controller-manager has not made {lacks} yet"
+            return replace(health, lacks=words, again=_COMPLETE_AGAIN_SECONDS)
         self._complete.add(tenant)
         return health
 
