@@ -39,6 +39,7 @@ from controller.shares.spec import Item, Share
 from controller.shares.status import Found, verdict
 from controller.shares.volumes.host import HostVolumes
 from controller.shares.volumes.look import VolumesFound, look
+from controller.verdict import Verdict
 
 _log = logging.getLogger(__name__)
 LOOK_PERIOD_SECONDS = 3.0
@@ -163,7 +164,7 @@ class ShareLoops:
             found = await self._guarded(tenant, entry)
             if found is not None:
                 entry.found = found
-                if (self.gives(tenant) or before is not None) and (before is None or verdict(before) != verdict(found)):
+                if (self.gives(tenant) or before is not None) and (before is None or _told(before) != _told(found)):
                     self._on_change(tenant)
             if found is not None and found.unread:
                 entry.whole = True
@@ -237,6 +238,7 @@ class ShareLoops:
             conflicts=(*(str(slot) for slot in entry.conflicts), *volumes.conflicts),
             troubles=(*decision.troubles, *volumes.troubles),
             refused=refused or volumes.refused,
+            waits=decision.waits,
         )
 
     async def _apply(self, tenant: str, entry: _Entry, plane: Plane, decision: Decision) -> str:
@@ -273,3 +275,8 @@ class ShareLoops:
             entry.conflicts.pop(step.slot, None)
         if isinstance(step, Replace):
             entry.left[step.slot] = Left(step.content.digest, step.uid, step.version)
+
+
+def _told(found: Found) -> tuple[Verdict, Verdict]:
+    """What a tenant's status may say of a look."""
+    return verdict(found), verdict(found, new=True)

@@ -22,10 +22,11 @@ class Found:
     refused: str = ""  # the plane's message for a write that it refused
     unread: str = ""  # why nothing was done at all
     unreadable: bool = False  # whether the plane answered in that case
+    waits: bool = False  # whether the plane has not made an account yet that pulls images with a shared Secret
 
 
-def verdict(found: Found | None) -> Verdict:
-    """The condition; `found` is None before the first look."""
+def verdict(found: Found | None, *, new: bool = False) -> Verdict:
+    """The condition; `found` is None before the first look. In a `new` plane, accounts that are not made yet count as well."""
     if found is None:
         return Verdict("False", Reason.PROVISIONING, "shared objects are being copied into the plane")
     if found.unread:
@@ -33,6 +34,8 @@ def verdict(found: Found | None) -> Verdict:
         return Verdict("False", reason, found.unread)
     if lacking := _lacking(found):
         return Verdict("False", *lacking)
+    if new and found.waits:
+        return Verdict("False", Reason.PROVISIONING, "accounts in the plane get the shared Secrets to pull images with")
     claims = f", and {found.claims} claims of shared volumes" if found.claims else ""
     objects = f"{found.copies} copies of shared objects are in {found.namespaces} namespaces{claims}"
     return Verdict("True", Reason.APPLIED, objects)

@@ -297,6 +297,7 @@ def test_every_step_is_for_what_is_shared_or_was_seen_with_our_label(
         (Found(troubles=("Secret a: gone",), conflicts=("b",)), Reason.SHARE_UNAVAILABLE, "Secret a: gone"),
         (Found(refused="no"), Reason.SHARE_CONFLICT, "refuses a copy: no"),
         (Found(copies=4, namespaces=2), Reason.APPLIED, "4 copies"),
+        (Found(copies=4, namespaces=2, waits=True), Reason.APPLIED, "4 copies"),
     ],
 )
 def test_what_the_condition_says(found: Found | None, reason: Reason, words: str) -> None:

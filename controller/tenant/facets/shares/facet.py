@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from controller.decide import creation
 from controller.inside.access import PlaneHealth
 from controller.shares.loop import ShareLoops
 from controller.shares.status import Found, verdict
@@ -28,15 +29,17 @@ class Shares(Facet):
     async def reconcile(self, turn: Turn) -> Turn:
         """Order what is shared now."""
         tenant, admitted, health = turn.tenant, turn.admitted, turn.of(PlaneHealth)
-        if (health is not None and health.bootstrapped) or self.loops.runs(tenant):
+        # Before its accounts are there, a look would have to be repeated, and the tenant waits for it.
+        if (health is not None and health.bootstrapped and not health.lacks) or self.loops.runs(tenant):
             self.loops.order(tenant, admitted.shares, admitted.class_name)
         gives = admitted.shares or self.loops.gives(tenant)
         return turn.plus(Shared(self.loops.found(tenant))) if gives else turn
 
     def report(self, seen: Seen) -> Report:
         """The shares as they were last found."""
-        shared = seen.turn.of(Shared)
-        return report(verdict(shared.found) if shared is not None else None)
+        shared, observed = seen.turn.of(Shared), seen.turn.observed
+        new = creation.is_traced(observed.tenant, observed.now.timestamp())
+        return report(verdict(shared.found, new=new) if shared is not None else None, new=new)
 
     async def leave(self, tenant: str, *, ends: bool) -> None:  # noqa: ARG002 - it ends in both cases
         """End the task."""
