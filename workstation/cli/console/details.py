@@ -31,6 +31,7 @@ from workstation.cli.console.live import Live
 from workstation.cli.failures import CliError
 from workstation.cli.quotas import trial, usage
 from workstation.cli.quotas.hostview import Reading
+from workstation.cli.quotas.usageforms import billed, of_present, told_apart
 from workstation.cli.tenant import waiting
 from workstation.cli.tenant.cause import first_cause
 from workstation.cli.tenant.description import event_lines, pod_lines, quota_lines, without_startup
@@ -166,9 +167,9 @@ class Details:
         except (CliError, KubeError) as error:
             raise QuestionError(str(error)) from error
         days: dict[tuple[str, int], list[int]] = {}
-        for hour, account, sums in [row for page in pages for row in page.rows()] + fresh:
-            if (tenant and account.tenant != tenant) or hour * HOUR < since:
-                continue
+        rows = told_apart(billed(pages, fresh, tenant or None), since)
+        # The page of a tenant shows nothing of another one that had its name before.
+        for hour, account, sums in of_present(rows) if tenant else [row[:3] for row in rows]:
             held = days.setdefault((account.resource, hour * HOUR // _DAY_MS), [0, 0, 0])
             for at, part in enumerate((sums.used, sums.idle, sums.borrowed)):
                 held[at] += part

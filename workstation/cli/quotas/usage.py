@@ -9,7 +9,7 @@ import contextlib
 import csv
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -20,6 +20,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.metering import usagebook
 from bulkhead.metering.claimed import claimed_of
+from bulkhead.metering.focus import Billed
 from bulkhead.metering.held import held_of
 from bulkhead.metering.idling import idling
 from bulkhead.metering.meter import HOUR, Lines, Meter, UsageKey
@@ -32,7 +33,7 @@ from workstation.cli.output import document, plain, table
 from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas import own
 from workstation.cli.quotas.hostview import Reading, allowed, collected, device_lines
-from workstation.cli.quotas.usageforms import billed, print_focus, print_idle, read_prices
+from workstation.cli.quotas.usageforms import billed, of_present, print_focus, print_idle, read_prices, told_apart
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "tenant": ("tenant",),
@@ -80,7 +81,8 @@ def add_arguments(parser: Parser) -> None:
         "  bulkhead usage --since 30d -o focus > bill.csv   a bill as FOCUS 1.0, with prices of ConfigMap bulkhead-prices\n"
         "  bulkhead usage -o json | jq '.items[] | select(.idleSeconds > .usedSeconds)'\n\n"
         "An owner is the controller of a pod in the tenant's plane, such as Job/train. The row * sums up what was too much to\n"
-        "keep by name."
+        "keep by name. Of two tenants that had a name one after the other, each has rows of its own, with the UID of its work\n"
+        "namespace."
         " Times are whole hours, from the hour that --since falls into. The controller keeps 400 days.\n"
     )
     parser.formatter_class = RAW
@@ -130,25 +132,34 @@ def print_usage(request: UsageRequest) -> int:
     if eventloop.run(_own(request, since)):
         return Exit.DONE
     pages, open_rows, until, priced = eventloop.run(_collect(request, since, now))
-    rows = [row for page in pages for row in page.rows()] + open_rows
-    if request.tenant:
-        rows = [row for row in rows if row[1].tenant == request.tenant]
+    usage = billed(pages, open_rows, request.tenant)
+    if request.form == "focus":
+        print_focus(usage, since=since, until=until, listed=priced, account=request.account)
+        return Exit.DONE
+    rows = told_apart(usage, since)
     if request.idle:
-        recent = [row for row in rows if row[0] >= since // HOUR]
+        recent = of_present(rows)
         print_idle(idling(recent, now), request.form, measured=any(sums.measured for _, _, sums in recent))
         return Exit.DONE
-    if request.form == "focus":
-        listed_rows = billed(pages, open_rows, request.tenant)
-        print_focus(listed_rows, since=since, until=until, listed=priced, account=request.account)
-        return Exit.DONE
     fields = (*_GROUPS[request.by], *_FLAVOR)
-    empty = UsageKey("", "", "", "", "")
-    found = usagebook.summed(
-        rows, since, lambda account: empty._replace(**{field: getattr(account, field) for field in fields})
-    )
-    listed = sorted(found.items(), key=lambda item: (item[0].tenant, -item[1].used - item[1].idle, item[0]))
-    _print(listed, fields, request.form, since=since, until=until)
+    _print(_summed(rows, since, fields), fields, request.form, since=since, until=until)
     return Exit.DONE
+
+
+def _summed(rows: Iterable[Billed], since: int, fields: tuple[str, ...]) -> list[tuple[UsageKey, str, Sums]]:
+    """The sums by these fields and by the UID of the tenant, those with the most hours first."""
+    by_uid: dict[str, list[tuple[int, UsageKey, Sums]]] = {}
+    for hour, account, sums, uid in rows:
+        by_uid.setdefault(uid, []).append((hour, account, sums))
+    empty = UsageKey("", "", "", "", "")
+    listed = [
+        (key, uid, sums)
+        for uid, held in by_uid.items()
+        for key, sums in usagebook.summed(
+            held, since, lambda account: empty._replace(**{field: getattr(account, field) for field in fields})
+        ).items()
+    ]
+    return sorted(listed, key=lambda row: (row[0].tenant, -row[2].used - row[2].idle, row[0], row[1]))
 
 
 async def _own(request: UsageRequest, since: int) -> bool:
@@ -245,32 +256,52 @@ async def _pages(client: Client, namespace: str, since: int, reading: Reading) -
     return pages
 
 
-def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form: Form, *, since: int, until: int) -> None:
+def _print(rows: Sequence[tuple[UsageKey, str, Sums]], fields: tuple[str, ...], form: Form, *, since: int, until: int) -> None:
     if form in {"json", "yaml"}:
-        items = [{field: getattr(account, field) for field in fields} | _seconds(sums) for account, sums in rows]
+        items = [
+            {field: getattr(account, field) for field in fields} | {"tenantUid": uid} | _seconds(sums)
+            for account, uid, sums in rows
+        ]
         document({"since": _moment(since), "until": _moment(until), "items": items}, form)
         return
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow((*fields, *_seconds(Sums())))
+        # The UID is last: earlier releases had the other columns at the same places.
+        writer.writerow((*fields, *_seconds(Sums()), "tenantUid"))
         writer.writerows(_cells(rows, fields))
         return
-    headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED", "RESERVED", "BUSY"]
-    shown = [(*(getattr(account, field) for field in fields), *_hours(sums)) for account, sums in rows]
-    if not shown:
+    if not rows:
         sys.stderr.write("no tenant held or reserved a device in that time\n")
         return
+    shared = _shared_names(rows)
+    headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED", "RESERVED", "BUSY"]
+    shown = [(*(getattr(account, field) for field in fields), *_hours(sums)) for account, _, sums in rows]
+    if shared:
+        headers.append("UID")
+        shown = [(*row, uid if account.tenant in shared else "") for row, (account, uid, _) in zip(shown, rows, strict=True)]
     table(headers, shown)
+    if shared:
+        names = ", ".join(plain(name) for name in shared)
+        sys.stderr.write(f"more than one tenant had this name, one after the other, and the UID tells them apart: {names}\n")
     sys.stderr.write(f"device-hours from {_moment(since)} to {_moment(until)}\n")
 
 
-def _cells(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...]) -> Iterator[list[str]]:
-    for account, sums in rows:
+def _shared_names(rows: Iterable[tuple[UsageKey, str, Sums]]) -> list[str]:
+    """Names that several tenants had."""
+    holders: dict[str, set[str]] = {}
+    for account, uid, _ in rows:
+        holders.setdefault(account.tenant, set()).add(uid)
+    return sorted(name for name, uids in holders.items() if len(uids) > 1)
+
+
+def _cells(rows: Iterable[tuple[UsageKey, str, Sums]], fields: tuple[str, ...]) -> Iterator[list[str]]:
+    for account, uid, sums in rows:
         # A tenant names its objects, and a cell that begins like a formula would be one in a spreadsheet.
         texts = (plain(getattr(account, field)) for field in fields)
         yield [
             *(f"'{cell}" if cell[:1] in {"=", "+", "-", "@"} else cell for cell in texts),
             *map(str, _seconds(sums).values()),
+            uid,
         ]
 
 

@@ -1,4 +1,4 @@
-"""Two more forms of `bulkhead usage`: owners that hold devices without work, and the bill in FOCUS.
+"""Two more forms of `bulkhead usage`: owners that hold devices without work, and the bill in FOCUS; and whose usage it is.
 
 Both are computed by `bulkhead.metering`; here they are printed, and the prices read.
 """
@@ -12,7 +12,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.metering import focus, prices
 from bulkhead.metering.idling import BELOW, Idling
-from bulkhead.metering.meter import UsageKey
+from bulkhead.metering.meter import HOUR, UsageKey
 from bulkhead.metering.prices import Prices, PricesError
 from bulkhead.metering.usagebook import Page, Sums
 from workstation.cli.arguments import Form
@@ -47,6 +47,26 @@ def billed(
         for hour, account, sums in rows:
             if not tenant or tenant == account.tenant:
                 yield hour, account, sums, plain(holders.get(account.tenant, ""))
+
+
+def told_apart(usage: Iterable[focus.Billed], since: int) -> list[focus.Billed]:
+    """The usage from `since` on, with a UID where the name says too little: of two tenants that had it one after the other.
+
+    What an older release counted has no UID; it goes to the tenant of the name where only one is known.
+    """
+    rows = [row for row in usage if row[0] >= since // HOUR]
+    known: dict[str, set[str]] = {}
+    for _, account, _, uid in rows:
+        known.setdefault(account.tenant, set()).update({uid} - {""})
+    only = {tenant: next(iter(uids)) for tenant, uids in known.items() if len(uids) == 1}
+    return [(hour, account, sums, only.get(account.tenant, uid)) for hour, account, sums, uid in rows]
+
+
+def of_present(rows: Iterable[focus.Billed]) -> list[tuple[int, UsageKey, Sums]]:
+    """Without what another tenant held that had the name before; `rows` in the order of `billed`."""
+    listed = list(rows)
+    last = {account.tenant: uid for _, account, _, uid in listed if uid}
+    return [row[:3] for row in listed if row[3] in {"", last.get(row[1].tenant)}]
 
 
 def print_focus(usage: Iterable[focus.Billed], *, since: int, until: int, listed: Prices, account: str) -> None:
