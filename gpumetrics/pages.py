@@ -1,12 +1,25 @@
 """Fetches one page of an exporter or a kubelet, which may be of any size, any speed, and lead anywhere."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import aiohttp
 
 
 async def fetch(session: aiohttp.ClientSession, url: str, most: int, headers: Mapping[str, str] | None = None) -> bytes:
     """The page, of at most so many bytes. Raises ValueError for any other answer; the caller keeps the deadline."""
+    text = bytearray()
+    await fed(session, url, most, text.extend, headers)
+    return bytes(text)
+
+
+async def fed(
+    session: aiohttp.ClientSession,
+    url: str,
+    most: int,
+    take: Callable[[bytes], None],
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """Give a page to `take`, piece by piece, so that it is never in memory as a whole. Raises as `fetch` does."""
     # What comes compressed could be any length once it is not.
     asked = {"Accept-Encoding": "identity", **(headers or {})}
     async with session.get(url, headers=asked, allow_redirects=False) as answer:
@@ -14,9 +27,9 @@ async def fetch(session: aiohttp.ClientSession, url: str, most: int, headers: Ma
             raise ValueError(f"status {answer.status}")
         if answer.headers.get("Content-Encoding", "identity") != "identity":
             raise ValueError("the page is compressed")
-        text = bytearray()
+        count = 0
         async for part in answer.content.iter_chunked(64 * 1024):
-            text += part
-            if len(text) > most:
+            count += len(part)
+            if count > most:
                 raise ValueError(f"more than {most // 1024} KiB")
-        return bytes(text)
+            take(part)

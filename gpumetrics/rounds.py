@@ -15,12 +15,12 @@ import aiohttp
 
 from bulkhead.gpus import fields
 from bulkhead.gpus.attribution import Attributed, Name, Node, Pod, State, attribute
-from bulkhead.gpus.exposition import MAX_PAGE_BYTES, MAX_TENANT_BYTES, Sample, line, parse
+from bulkhead.gpus.exposition import MAX_PAGE_BYTES, MAX_TENANT_BYTES, MAX_VALUE_CHARACTERS, Page, Reader, Sample, line
 from bulkhead.gpus.fields import FIELDS
 from bulkhead.work.clock import Clock
 from gpumetrics import metrics
 from gpumetrics.exporters import Exporter
-from gpumetrics.pages import fetch
+from gpumetrics.pages import fed
 from gpumetrics.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ LAG_SECONDS: Final = 3.0
 # Pages that wait for that: 5,000 nodes take as long as the usual interval, and the pages some 50 MiB.
 _WAITING_PAGES: Final = 512
 UID: Final = "uid"
+_READ: Final = dict.fromkeys(fields.READ_LABELS, MAX_VALUE_CHARACTERS)
 _FAST: Final = 1  # zlib's level: lines of a node take a fifteenth of their size, and a millisecond
 
 
@@ -47,7 +48,7 @@ class _Scraped:
     exporter: Exporter
     began: float
     before: Mapping[Name, Pod]
-    text: bytes
+    page: Page
 
 
 @dataclass(slots=True)
@@ -125,10 +126,11 @@ class Rounds:
         await asyncio.sleep(0)
 
     def _judge(self, one: _Scraped, dropped: Counter[str]) -> tuple[Attributed, ...]:
-        node, page = one.exporter.node, parse(one.text, FIELDS)
+        node, page = one.exporter.node, one.page
         verdict = attribute(
             self._states.get(node, {}),
             page.samples,
+            unreadable=page.unreadable,
             pods=(one.before, self.view.pods(node)),
             node=self.view.node(node),
             now=one.began,
@@ -144,14 +146,15 @@ class Rounds:
             before, began = self.view.pods(exporter.node), self.clock.monotonic()
             if not before and not self._states.get(exporter.node):
                 # No tenant has a device there.
-                return _Scraped(exporter, began, before, b"")
+                return _Scraped(exporter, began, before, Page())
+            reader = Reader(FIELDS, read=_READ)
             try:
                 async with asyncio.timeout(self.settings.deadline_seconds):
-                    text = await fetch(session, exporter.url, MAX_PAGE_BYTES)
+                    await fed(session, exporter.url, MAX_PAGE_BYTES, reader.feed)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 _log.warning("exporter of node %s: %s", exporter.node, str(error) or type(error).__name__)
                 return None
-        return _Scraped(exporter, began, before, text)
+        return _Scraped(exporter, began, before, reader.page())
 
 
 def _busy(sample: Sample) -> float | None:

@@ -104,6 +104,7 @@ def attribute(
     state: State,
     page: Iterable[Sample],
     *,
+    unreadable: Iterable[Mapping[str, str]] = (),
     pods: tuple[Mapping[Name, Pod], Mapping[Name, Pod]],
     node: Node,
     now: float,
@@ -111,11 +112,14 @@ def attribute(
 ) -> Verdict:
     """Judge one page of a node.
 
-    `pods` are the node's own, before and after the scrape; `now` is when it began, on a monotonic clock.
+    `unreadable` are the labels of lines that say no more than which device they are about: nothing tells whose work such a
+    device shows, and the node has it nevertheless. `pods` are the node's own, before and after the scrape; `now` is when it
+    began, on a monotonic clock.
     """
     before, after = pods
     samples = [sample for sample in page if sample.labels.get(fields.UUID)]
-    devices = {_device(sample) for sample in samples}
+    unread = {_device(labels) for labels in unreadable if labels.get(fields.UUID)}
+    devices = {_device(sample.labels) for sample in samples} | unread
     claims = _claims(samples)
     named = Counter(name for holders in claims.values() for name in {holder.name for holder in holders})
     node_shares = node.shares or node.gpus > len(devices)
@@ -129,7 +133,7 @@ def attribute(
             refused[device] = Dropped.UNKNOWN
         elif after.get(holder.name) != pod:
             refused[device] = Dropped.CHANGED
-        elif node_shares or holder.shared or len(holders) > 1:
+        elif node_shares or holder.shared or len(holders) > 1 or device in unread:
             refused[device] = Dropped.SHARED
         elif pod.devices is not None and named[holder.name] > pod.devices:
             refused[device] = Dropped.TOO_MANY
@@ -152,7 +156,7 @@ def _judged(
     kept: list[Attributed] = []
     series: set[tuple[Device, str]] = set()
     for sample in samples:
-        device = _device(sample)
+        device = _device(sample.labels)
         if not sample.labels.get(fields.POD) or (device, sample.name) in series:
             continue
         series.add((device, sample.name))
@@ -165,8 +169,8 @@ def _judged(
     return kept, dropped
 
 
-def _device(sample: Sample) -> Device:
-    return Device(sample.labels[fields.UUID], sample.labels.get(fields.INSTANCE, ""))
+def _device(labels: Mapping[str, str]) -> Device:
+    return Device(labels[fields.UUID], labels.get(fields.INSTANCE, ""))
 
 
 class _Claim(NamedTuple):
@@ -184,7 +188,7 @@ def _claims(samples: Iterable[Sample]) -> dict[Device, set[_Claim]]:
         if labels.get(fields.POD):
             name = Name(labels.get(fields.NAMESPACE, ""), labels[fields.POD])
             shared = any(labels.get(label) for label in fields.SHARED_LABELS)
-            found.setdefault(_device(sample), set()).add(_Claim(name, labels.get(fields.CONTAINER, ""), shared))
+            found.setdefault(_device(labels), set()).add(_Claim(name, labels.get(fields.CONTAINER, ""), shared))
     return found
 
 

@@ -1,22 +1,29 @@
 """Reads and writes the text of exporters, within bounds. Pure.
 
 A page comes from an exporter that any program on its node might answer for. So its bytes, lines, labels and values have
-limits, and a line that does not fit is left out and counted.
+limits, and a line that does not fit is left out and counted. Exporters also write labels that tenants gave their pods: where
+only some labels are read, the others may make a line long without hiding it, and a page is read piece by piece.
 """
 
+import hashlib
 import math
 import re
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+# An exporter's page: 50 metrics of 32 devices, each with as many labels as a tenant's pod may have, are some 120 MiB.
+MAX_PAGE_BYTES: Final = 128 * 1024 * 1024
 MAX_SAMPLES: Final = 20_000  # of one page: 16 GPUs of 7 instances have fewer than 5,000
 # Of all pages of one tenant, as its syncer gets them: some 2,000 GPUs.
 MAX_TENANT_BYTES: Final = 16 * 1024 * 1024
 MAX_TENANT_SAMPLES: Final = 50_000
 MAX_LINE_BYTES: Final = 4096
 MAX_LABELS: Final = 48
+# Where only some labels are read: a pod has at most 200 labels of 380 bytes.
+MAX_PASSED_LINE_BYTES: Final = 128 * 1024
+MAX_PASSED_LABELS: Final = 256
 MAX_VALUE_CHARACTERS: Final = 253
 
 _LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
@@ -35,10 +42,84 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What an exporter answered: samples of wanted metrics, and how many lines of theirs were left out."""
+    """What an exporter answered: samples of wanted metrics, and how many lines of theirs were left out.
+
+    `unreadable` has, of lines whose labels do not fit, the labels before the fault, each set once.
+    """
 
     samples: tuple[Sample, ...] = ()
     left_out: int = 0
+    unreadable: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads a page piece by piece, and keeps nothing of it but the samples of wanted metrics.
+
+    `read` are the labels to read with the most characters of each; others are passed over, however long. None reads all.
+    """
+
+    wanted: Container[str]
+    max_samples: int = MAX_SAMPLES
+    read: Mapping[str, int] | None = None
+    _samples: list[Sample] = field(default_factory=list)
+    _left_out: int = 0
+    # The lines of a device have the same labels: they are read once, and shared.
+    _known: dict[str | bytes, "_Labels"] = field(default_factory=dict)
+    _rest: bytes = b""
+    _is_cut: bool = False  # the line that is being read is too long, and `_rest` is its beginning
+
+    def feed(self, part: bytes) -> None:
+        """Take the next piece."""
+        lines = part.split(b"\n")
+        for number, piece in enumerate(lines):
+            if not self._is_cut:
+                self._rest += piece
+                self._is_cut = len(self._rest) > self._max_line
+            if number < len(lines) - 1:
+                self._end()
+
+    def page(self) -> Page:
+        """What the page had, after its last piece."""
+        self._end()
+        unreadable = (labels.read for labels in self._known.values() if not labels.whole and labels.read)
+        once = {tuple(sorted(labels.items())): labels for labels in unreadable}
+        return Page(tuple(self._samples), self._left_out, tuple(once.values()))
+
+    @property
+    def _max_line(self) -> int:
+        return MAX_LINE_BYTES if self.read is None else MAX_PASSED_LINE_BYTES
+
+    def _end(self) -> None:
+        raw, is_cut, self._rest, self._is_cut = self._rest, self._is_cut, b"", False
+        name, brace, _ = raw.partition(b"{")
+        if not brace or name.decode("ascii", "replace") not in self.wanted:
+            return
+        if is_cut:
+            self._labels(raw[:MAX_LINE_BYTES].decode("utf-8", "replace").partition("{")[2])
+        sample = self._sample(raw) if len(self._samples) < self.max_samples and not is_cut else None
+        if sample is None:
+            self._left_out += 1
+        else:
+            self._samples.append(sample)
+
+    def _sample(self, raw: bytes) -> Sample | None:
+        try:
+            line = _LINE.match(raw.decode("utf-8").rstrip("\r"))
+            value = float(line[3]) if line is not None else math.nan
+        except ValueError:
+            return None
+        if line is None or not math.isfinite(value):
+            return None
+        labels = self._labels(line[2])
+        return Sample(sys.intern(line[1]), labels.read, value) if labels.whole else None
+
+    def _labels(self, text: str) -> "_Labels":
+        # Long texts are not kept: pages of many nodes are read at the same time.
+        key = text if len(text) < 1024 else hashlib.blake2b(text.encode(), digest_size=16).digest()
+        if key not in self._known:
+            self._known[key] = _labels(text, self.read)
+        return self._known[key]
 
 
 def parse(
@@ -49,53 +130,30 @@ def parse(
     max_samples: int = MAX_SAMPLES,
     read: Mapping[str, int] | None = None,
 ) -> Page:
-    """The samples of wanted metrics with labels; lines that do not fit, and those beyond the bounds, are left out.
-
-    `read` are the labels to read with the most characters of each; others are passed over, however long. None reads all.
-    """
-    samples: list[Sample] = []
-    left_out = 0
-    # The lines of a device have the same labels: they are read once, and shared.
-    known: dict[str, Mapping[str, str] | None] = {}
-    for raw in text[:max_bytes].split(b"\n"):
-        name, brace, _ = raw.partition(b"{")
-        if not brace or name.decode("ascii", "replace") not in wanted:
-            continue
-        sample = _sample(raw, known, read) if len(samples) < max_samples else None
-        if sample is None:
-            left_out += 1
-        else:
-            samples.append(sample)
-    return Page(tuple(samples), left_out)
+    """The samples of wanted metrics with labels; lines that do not fit, and those beyond the bounds, are left out."""
+    reader = Reader(wanted, max_samples, read)
+    reader.feed(text[:max_bytes])
+    return reader.page()
 
 
-def _sample(raw: bytes, known: dict[str, Mapping[str, str] | None], read: Mapping[str, int] | None) -> Sample | None:
-    if len(raw) > MAX_LINE_BYTES:
-        return None
-    try:
-        line = _LINE.match(raw.decode("utf-8").rstrip("\r"))
-        value = float(line[3]) if line is not None else math.nan
-    except ValueError:
-        return None
-    if line is None or not math.isfinite(value):
-        return None
-    if line[2] not in known:
-        known[line[2]] = _labels(line[2], read)
-    labels = known[line[2]]
-    if labels is None:
-        return None
-    return Sample(line[1], labels, value)
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The labels of a line that are read; `whole` unless something in them does not fit, and then those before it."""
+
+    read: Mapping[str, str]
+    whole: bool
 
 
-def _labels(text: str, read: Mapping[str, int] | None) -> dict[str, str] | None:
-    """The labels of a line; None for a text that is not a list of labels, each once."""
+def _labels(text: str, read: Mapping[str, int] | None) -> _Labels:
+    """The labels of a text that must be a list of labels, each once."""
     found: dict[str, str] = {}
     seen: set[str] = set()
+    most = MAX_LABELS if read is None else MAX_PASSED_LABELS
     at = 0
     while at < len(text):
         label = _LABEL.match(text, at)
-        if label is None or label[1] in seen or len(seen) >= MAX_LABELS:
-            return None
+        if label is None or label[1] in seen or len(seen) >= most:
+            return _Labels(found, whole=False)
         name, at = label[1], label.end()
         seen.add(name)
         longest = MAX_VALUE_CHARACTERS if read is None else read.get(name)
@@ -103,10 +161,10 @@ def _labels(text: str, read: Mapping[str, int] | None) -> dict[str, str] | None:
             continue
         value = _ESCAPE.sub(lambda part: "\n" if part[1] == "n" else part[1], label[2]) if "\\" in label[2] else label[2]
         if len(value) > longest:
-            return None
+            return _Labels(found, whole=False)
         if value:
             found[name] = value
-    return found
+    return _Labels(found, whole=True)
 
 
 def render(samples: Iterable[Sample], about: Mapping[str, tuple[str, str]]) -> bytes:

@@ -105,6 +105,8 @@ DEVICE_LABELS: Final = (
 )  # fmt: skip
 # With either an exporter says that several pods share the device.
 SHARED_LABELS: Final = ("vgpu", "mps")
+# What is read of an exporter's line. It may have many more: with its option for labels of pods, those that tenants gave.
+READ_LABELS: Final = (*DEVICE_LABELS, *SHARED_LABELS, HOSTNAME, NAMESPACE, POD, CONTAINER)
 
 # The type and the help of each metric, for a page.
 ABOUT: Final = {name: ("gauge" if field.kind == "last" else field.kind, field.help) for name, field in FIELDS.items()}

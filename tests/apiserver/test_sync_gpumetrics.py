@@ -18,6 +18,7 @@ from bulkhead.kube.errors import AlreadyExists, ApiError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, PODS, SERVICE_ACCOUNTS
 from bulkhead.work.clock import SystemClock
+from gpumetrics import rounds
 from gpumetrics.__main__ import _serve
 from gpumetrics.callers import Callers
 from gpumetrics.exporters import Exporter
@@ -246,7 +247,10 @@ async def test_what_ended_or_changed_hands_is_shown_to_no_tenant(rig: Rig) -> No
     assert parse((await rig.scrape(red, token))[1].encode(), FIELDS).samples == ()
 
 
-async def test_an_exporter_that_is_late_or_too_large_shows_nothing_and_no_old_value(rig: Rig) -> None:
+async def test_an_exporter_that_is_late_or_too_large_shows_nothing_and_no_old_value(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "MAX_PAGE_BYTES", 4 << 20)
     red = rig.red
     host = await running(red, "train")
     await seen(rig, red, host)

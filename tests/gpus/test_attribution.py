@@ -104,6 +104,20 @@ def test_a_node_that_slices_time_or_offers_more_than_its_page_lists_gives_nothin
     assert Exporter(gpus=1).page(sample(UTILISATION, 87, RED)).samples
 
 
+def test_a_device_of_unreadable_lines_belongs_to_none_and_hides_no_other() -> None:
+    lines = [sample(UTILISATION, 87, RED, "GPU-0"), sample(UTILISATION, 12, BLUE, "GPU-1")]
+
+    def judged(*page: Sample, unreadable: Iterable[Mapping[str, str]] = ()) -> Verdict:
+        return attribute({}, page, unreadable=unreadable, pods=(PODS, PODS), node=Node(2), now=0.0, settle_seconds=0.0)
+
+    # The node offers two GPUs, so a page that lists one says that several pods share it.
+    assert judged(lines[1]).dropped == {Dropped.SHARED: 1}
+    verdict = judged(lines[1], unreadable=[{"UUID": "GPU-0"}, {"gpu": "0"}])
+    assert (values(verdict), verdict.dropped) == ({("uid-blue", UTILISATION): 12}, {})
+    verdict = judged(*lines, unreadable=[{"UUID": "GPU-0"}])
+    assert (values(verdict), verdict.dropped) == ({("uid-blue", UTILISATION): 12}, {Dropped.SHARED: 1})
+
+
 def test_a_pod_that_a_page_gives_more_devices_than_it_asked_for_gets_none() -> None:
     page = [sample(UTILISATION, 87, RED, gpu) for gpu in ("GPU-0", "GPU-1")]
     assert Exporter(gpus=2).page(*page).dropped == {Dropped.TOO_MANY: 2}

@@ -1,12 +1,14 @@
 """Reading and writing the text of exporters: bounds, escapes, and what does not fit."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from bulkhead.gpus import exposition
-from bulkhead.gpus.exposition import Page, Sample, parse, render
+from bulkhead.gpus.exposition import Reader, Sample, parse, render
 from bulkhead.gpus.fields import ABOUT, FIELDS, UTILISATION
 
 DCGM = b"""# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
@@ -46,7 +48,8 @@ def test_a_page_of_dcgm_exporter_is_read() -> None:
     ],
 )
 def test_a_line_that_does_not_fit_is_left_out_and_counted(line: str) -> None:
-    assert parse(line.encode(), FIELDS) == Page((), 1)
+    page = parse(line.encode(), FIELDS)
+    assert (page.samples, page.left_out) == ((), 1)
     good = 'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 1\n'
     assert len(parse((good + line + "\n" + good).encode(), FIELDS).samples) == 2
 
@@ -56,8 +59,34 @@ def test_a_page_has_bounds() -> None:
     page = parse(line * (exposition.MAX_SAMPLES + 5), FIELDS)
     assert len(page.samples) == exposition.MAX_SAMPLES
     assert page.left_out == 5
-    cut = parse(b"#" * exposition.MAX_PAGE_BYTES + b"\n" + line, FIELDS)
+    cut = parse(b"#" * 2000 + b"\n" + line, FIELDS, max_bytes=2000)
     assert cut.samples == ()
+
+
+READ = {"gpu": 253, "UUID": 253}
+
+
+def test_labels_that_are_not_read_make_a_line_long_and_hide_nothing() -> None:
+    """As dcgm-exporter writes a pod's labels on each line of its device; a pod may have 200 of 380 bytes."""
+    others = ",".join(f'{"l" * 310}{number}="{"x" * 63}"' for number in range(200))
+    page = parse(f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-1",{others},pod="x"}} 87\n'.encode(), FIELDS, read=READ)
+    assert page.samples == (Sample(UTILISATION, {"gpu": "0", "UUID": "GPU-1"}, 87),)
+    assert page.left_out == 0
+
+
+@pytest.mark.parametrize("more", ['UUID="GPU-9"', 'l="' + "x" * exposition.MAX_PASSED_LINE_BYTES + '"', 'l="\\x"'])
+def test_a_line_that_does_not_fit_still_names_its_device(more: str) -> None:
+    page = parse(f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-1",{more}}} 87\n'.encode() * 2, FIELDS, read=READ)
+    assert (page.samples, page.left_out, page.unreadable) == ((), 2, ({"gpu": "0", "UUID": "GPU-1"},))
+
+
+@given(st.lists(st.integers(0, len(DCGM)), max_size=5))
+def test_a_page_is_the_same_in_whatever_pieces_it_comes(cuts: list[int]) -> None:
+    reader = Reader(FIELDS)
+    ends = [0, *sorted(cuts), len(DCGM)]
+    for begin, end in itertools.pairwise(ends):
+        reader.feed(DCGM[begin:end])
+    assert reader.page() == parse(DCGM, FIELDS)
 
 
 @given(st.binary(max_size=300))
