@@ -21,7 +21,7 @@ from workstation.images import building, catalogue, credentials, place, valuesfi
 from workstation.images.archive import Archive, ArchiveError
 from workstation.images.pushing import Push, Pushed
 from workstation.images.registry import Registry, RegistryRefusedError
-from workstation.images.transport import RegistryError, Transport, TrustError, trust
+from workstation.images.transport import ProxyError, RegistryError, Transport, TrustError, trust
 from workstation.images.uploads import Uploads
 
 _MAX_PASSWORD_CHARACTERS: Final = 16_384
@@ -111,7 +111,8 @@ def _add_push(actions: Actions) -> None:
         "push",
         help="push the images into a registry, and write a values file for the chart",
         description="Push the images into a registry, and write a values file with their digests. Missing archives are built "
-        "first. What the registry has is not sent again, and an interrupted push continues where it stopped.",
+        "first. What the registry has is not sent again, and an interrupted push continues where it stopped. "
+        "HTTPS_PROXY, HTTP_PROXY and NO_PROXY count, as they do for docker.",
         epilog="examples:\n"
         "  bulkhead images push registry.example.org/bulkhead\n"
         "  bulkhead images push registry.example.org/bulkhead --username ci --password-stdin < password\n"
@@ -284,6 +285,8 @@ def push_images(request: PushRequest) -> int:
         raise CliError(str(error), next_step="give --username and --password-stdin, or --auth-file") from error
     except TrustError as error:
         raise CliError(str(error), next_step="give the CA of the registry's certificate with --ca-file") from error
+    except ProxyError as error:
+        raise CliError(str(error), next_step="correct it, or name the registry in NO_PROXY", code=Exit.USAGE) from error
     except (RegistryError, ArchiveError) as error:
         raise CliError(str(error), next_step="run the same command again: it continues where it stopped") from error
     _write_values(request, pushed)

@@ -1,9 +1,11 @@
 """One bounded exchange with a registry: every answer has a limit in bytes and in time.
 
 Any server may answer as a registry. Its answer is read up to a limit, and an exchange that takes too long is cut off by closing
-its socket. This module follows no redirects and knows no credentials; `registry` decides on both.
+its socket. This module follows no redirects and knows no credentials; `registry` decides on both. It goes through the proxy of
+the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), as docker does, but never to the machine itself.
 """
 
+import base64
 import contextlib
 import http.client
 import socket
@@ -12,9 +14,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from bulkhead.exchange import proxy_of_environment
 
 MOST_DOCUMENT: Final = 4 << 20
 _ERROR_LIMIT_BYTES: Final = 64 << 10
@@ -73,6 +78,61 @@ def origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, parts.hostname, port
 
 
+class ProxyError(RegistryError):
+    """The environment names a proxy that cannot be used. Nothing was sent."""
+
+
+def _proxy(where: tuple[str, str, int]) -> SplitResult | None:
+    """The proxy of the environment for an origin; None for a direct connection."""
+    scheme, host, port = where
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = "" if _is_here(host) else proxy_of_environment(f"{scheme}://{place}")
+    if not address:
+        return None
+    try:
+        proxy = urlsplit(address)
+        usable = proxy.scheme == "http" and proxy.hostname and (proxy.port or 80)
+    except ValueError:
+        usable = None
+    if not usable:
+        # It may have a password in it.
+        raise ProxyError(f"{host}:{port}: {scheme.upper()}_PROXY must name an HTTP proxy, such as http://proxy:3128")
+    return proxy
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _authorization(proxy: SplitResult) -> dict[str, str]:
+    if proxy.username is None:
+        return {}
+    known = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(known.encode()).decode()}"}
+
+
+def _connected(where: tuple[str, str, int], proxy: SplitResult | None, context: ssl.SSLContext) -> http.client.HTTPConnection:
+    scheme, host, port = where
+    there = (host, port) if proxy is None else (proxy.hostname or "", proxy.port or 80)
+    if scheme == "https":
+        made: http.client.HTTPConnection = http.client.HTTPSConnection(*there, timeout=_CONNECT_SECONDS, context=context)
+        if proxy is not None:
+            made.set_tunnel(host, port, _authorization(proxy))
+    else:
+        made = http.client.HTTPConnection(*there, timeout=_CONNECT_SECONDS)
+    try:
+        made.connect()
+    except (OSError, http.client.HTTPException) as error:
+        if proxy is None or isinstance(error, ssl.SSLError):
+            raise
+        # http.client ends a refused tunnel with an OSError without a number.
+        raise BrokenError(f"the proxy {there[0]}:{there[1]} does not lead there: {error}") from error
+    return made
+
+
 class Transport:
     """Keeps one connection for each origin; a context manager that closes them."""
 
@@ -98,7 +158,11 @@ class Transport:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         if not target.isascii() or any(char <= " " for char in target):
             raise RegistryError(f"not a URL of a registry: {url[:200]!r}")
-        request = _Request(method, target, _sent(method, headers, body), body)
+        sent = _sent(method, headers, body)
+        if where[0] == "http" and (proxy := _proxy(where)):
+            # A proxy without a tunnel is asked for the whole URL.
+            target, sent = f"{parts.scheme}://{parts.netloc}{target}", {**sent, **_authorization(proxy)}
+        request = _Request(method, target, sent, body)
         try:
             connection, known = self._connection(where)
             try:
@@ -119,14 +183,7 @@ class Transport:
     def _connection(self, where: tuple[str, str, int]) -> tuple[http.client.HTTPConnection, bool]:
         if found := self._open.get(where):
             return found, True
-        scheme, host, port = where
-        if scheme == "https":
-            made: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=_CONNECT_SECONDS, context=self._context
-            )
-        else:
-            made = http.client.HTTPConnection(host, port, timeout=_CONNECT_SECONDS)
-        made.connect()
+        made = _connected(where, _proxy(where), self._context)
         made.sock.settimeout(self._seconds)
         self._open[where] = made
         return made, False
