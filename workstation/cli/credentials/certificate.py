@@ -162,6 +162,11 @@ def _good(kept: dict[str, Any]) -> Certificate | None:
     """The cached certificate, if it remains valid for long enough."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
         found = Certificate(str(kept["certificate"]), str(kept["key"]), float(kept["ends"]))
-        if time.time() + _EARLY_SECONDS < found.ends:
+        if is_good(found):
             return found
     return None
+
+
+def is_good(found: Certificate) -> bool:
+    """Whether a certificate remains valid for longer than five minutes."""
+    return time.time() + _EARLY_SECONDS < found.ends

@@ -24,6 +24,7 @@ from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import codec
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Gone, KubeError, NotFound
+from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host, add_host, add_tenant, host_of
 from workstation.cli.credentials import certificate
@@ -144,21 +145,45 @@ def _locked(folder: Path, held: int) -> bool:
         return False
 
 
+@dataclass(slots=True)
+class _Renewing:
+    """Keeps the plane's client in a certificate that is good for longer than one list may take."""
+
+    host: Client
+    where: Host
+    tenant: Obj
+    certificate: certificate.Certificate
+
+    async def renew(self, plane: Client) -> None:
+        """Get another certificate if this one ends soon; while there is none, the present one stays."""
+        if certificate.is_good(self.certificate):
+            return
+        with contextlib.suppress(CliError, KubeError):
+            self.certificate = await certificate.current(self.host, self.where, self.tenant, patience=_SECONDS)
+            plane.transport.renew(KubeConfig.from_bytes(self.kubeconfig(), hostile=True))
+
+    def kubeconfig(self) -> bytes:
+        """The kubeconfig of the plane, with the present certificate."""
+        return kubeconfigs.with_certificate(self.tenant, self.certificate)
+
+
 async def _export(request: ExportRequest, folder: Path) -> _Written:
+    written = _Written()
     async with connection.host_client(request.host) as host:
         tenant = await connection.get_tenant(host, request.name)
-        found = await certificate.current(host, request.host, tenant, patience=_SECONDS)
-        data = kubeconfigs.with_certificate(tenant, found)
-    written = _Written()
-    async with connection.plane_client(
-        data, seconds=_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES, list_bytes=_MOST_BYTES
-    ) as plane:
-        with Progress() as progress:
-            progress.show("reading which kinds the plane serves")
-            listed = in_order(await _kinds(plane, secrets=request.secrets))
-            for number, kind in enumerate(listed, 1):
-                show = partial(_show, progress, kind)
-                await _one(plane, kind, folder / f"{number:03}-{kind.name}.yaml", written, show)
+        renewing = _Renewing(
+            host, request.host, tenant, await certificate.current(host, request.host, tenant, patience=_SECONDS)
+        )
+        async with connection.plane_client(
+            renewing.kubeconfig(), seconds=_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES, list_bytes=_MOST_BYTES
+        ) as plane:
+            with Progress() as progress:
+                progress.show("reading which kinds the plane serves")
+                listed = in_order(await _kinds(plane, secrets=request.secrets))
+                for number, kind in enumerate(listed, 1):
+                    show = partial(_show, progress, kind)
+                    path = folder / f"{number:03}-{kind.name}.yaml"
+                    await _one(plane, kind, path, written, show, renewing=renewing)
     return written
 
 
@@ -185,9 +210,12 @@ async def _read(plane: Client, path: str) -> Obj:
     return codec.decode_obj(await plane.get_raw(path))
 
 
-async def _one(plane: Client, kind: Kind, path: Path, written: _Written, show: Callable[[int], object]) -> None:
+async def _one(
+    plane: Client, kind: Kind, path: Path, written: _Written, show: Callable[[int], object], *, renewing: _Renewing
+) -> None:
     """Write one kind; again from its beginning if the version that is read is compacted meanwhile."""
     for attempt in range(1, _TRIES + 1):
+        await renewing.renew(plane)
         try:
             count = await _write(plane, kind, path, written, show)
         except Gone as error:
