@@ -142,6 +142,27 @@ async def test_what_is_added_for_a_lost_node_waits_for_it(tmp_path: Path, monkey
     await house.stop()
 
 
+async def test_what_changes_for_a_paused_node_waits_for_it_and_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `host up` renews certificates that end soon: a frozen kubelet cannot end, and the API server has to restart."""
+    here, there = _shell("here", "exec sleep 60"), _shell(f"{SECOND}/there", "exec sleep 60", node=SECOND)
+    house = House(_three(tmp_path), monkeypatch, there, here)
+    await _until(lambda: house.board.state.phase == "running")
+    restarted, frozen = house.line(here.name).pid, house.line(there.name).pid
+    _tell(house, {SECOND: "paused"})
+    await _until(lambda: house.line(there.name).phase == "lost")
+    house.plan = tuple(replace(component, env={"BULKHEAD_CONFIG": "renewed"}) for component in (there, here))
+    _tell(house, {SECOND: "paused"})
+    await _until(lambda: house.line(here.name).pid not in {0, restarted} and house.line(here.name).phase == "ready")
+    assert (house.line(there.name).pid, house.line(there.name).phase) == (frozen, "lost")
+    assert _alive(frozen)
+    _tell(house, {})
+    await _until(lambda: house.line(there.name).pid not in {0, frozen} and house.line(there.name).phase == "ready")
+    assert not _alive(frozen)
+    await house.stop()
+
+
 async def test_one_that_is_ill_because_its_node_is_paused_is_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sick, asked = tmp_path / "sick", tmp_path / "asked"
     here = _shell("here", "exec sleep 60", health=CommandHealth(("sh", "-c", f"echo >> {asked}")))

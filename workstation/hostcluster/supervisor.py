@@ -279,9 +279,11 @@ class Board:
         await self.keepers.pop(name).stop()
 
     async def _apply(self, plan: tuple[Component, ...], tasks: asyncio.TaskGroup) -> None:
-        """Run exactly the components of the plan; unchanged ones are not restarted."""
+        """Run exactly the components of the plan; of unchanged ones none restarts, of a lost node none until it returns."""
         wanted = {component.name: component for component in plan}
-        for name in [name for name, keeper in self.keepers.items() if wanted.get(name) != keeper.component]:
+        changed = [name for name, keeper in self.keepers.items() if wanted.get(name) != keeper.component]
+        # A frozen process cannot end, and everything else would wait for it.
+        for name in [name for name in changed if self.keepers[name].component.node not in self.lost]:
             await self._drop(name)
         self.state.components = [self.state_of(name) for name in wanted]
         new = [component for component in plan if component.name not in self.keepers]
