@@ -109,6 +109,26 @@ async def test_a_budget_keeps_no_more_than_there_is_and_no_longer_than_the_deadl
     assert "disruption budget" in await evict(bed, "b")
 
 
+async def test_a_pod_of_two_budgets_fails_a_drain_until_the_deadline(bed: SyncerBed) -> None:
+    """`kubectl drain` ends with the API server's words, which docs/troubleshooting.md quotes."""
+    await guard(bed)
+    await guard(bed, "web2", maxUnavailable=1)
+    await bed.running("a", web(bed, "a"))
+    await bed.plane.patch(
+        POD_DISRUPTION_BUDGETS,
+        "web2",
+        {"status": {"observedGeneration": 1, "desiredHealthy": 0}},
+        bed.space,
+        subresource="status",
+    )
+    await keeps(bed, 0, "web2")
+    await keeps(bed, 1)
+    assert "This pod has more than one PodDisruptionBudget" in await evict(bed, "a")
+    await cordon(bed, LONG)
+    await drained(bed, "a")
+    assert await evict(bed, "a") == ""
+
+
 async def test_what_comes_to_a_drained_node_leaves_its_budget_too_and_a_restart_changes_nothing(bed: SyncerBed) -> None:
     await guard(bed)
     await cordon(bed, LONG)
