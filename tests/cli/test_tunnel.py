@@ -30,13 +30,18 @@ class Host:
     status: int = 101
     error: bytes = b""
     asked: list[str] = field(default_factory=list)
+    members: int = 1
+    # Members whose kubelet does not answer.
+    dead: tuple[str, ...] = ()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while head := await reader.readuntil(b"\r\n\r\n"):
                 line = head.split(b"\r\n")[0].decode()
                 self.asked.append(line)
-                if "/portforward" in line:
+                if any(f"/{name}/portforward" in line for name in self.dead):
+                    await reader.read()
+                elif "/portforward" in line:
                     await self._forward(reader, writer)
                     break
                 body = json.dumps(self._pods()).encode()
@@ -46,8 +51,9 @@ class Host:
 
     def _pods(self) -> dict[str, object]:
         status = {"conditions": [{"type": "Ready", "status": str(self.ready)}]}
-        meta = {"name": "plane-0", "namespace": "bh-team-a", "labels": {"bulkhead.dev/component": "plane"}}
-        return {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": meta, "status": status}]}
+        meta = {"namespace": "bh-team-a", "labels": {"bulkhead.dev/component": "plane"}}
+        pods = [{"metadata": meta | {"name": f"plane-{number}"}, "status": status} for number in range(self.members)]
+        return {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": pods}
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.status != 101:
@@ -120,6 +126,29 @@ async def test_a_plane_that_is_away_for_a_while_is_waited_for(host: Host) -> Non
         assert await waiting == b"x"
     finally:
         await made.stop()
+
+
+async def test_a_member_on_a_node_that_has_just_died_is_passed_by(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "_POD_SECONDS", 0.2)
+    host.members, host.dead = 3, ("plane-0", "plane-1")
+    made = Tunnel(arguments.Host(), "team-a")
+    port = await made.start()
+    try:
+        assert await echo(port, b"x") == b"x"
+    finally:
+        await made.stop()
+
+
+async def test_a_host_that_hangs_is_one_error(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "_START_SECONDS", 0.5)
+    host.dead = ("plane-0",)
+
+    def run() -> None:
+        with tunnel._running(arguments.Host(), "team-a"):
+            pass
+
+    with pytest.raises(CliError, match=r"no connection through the host's API: no answer within 0.5 s"):
+        await asyncio.to_thread(run)
 
 
 @pytest.mark.parametrize(("status", "ready"), [(403, True), (101, False)])

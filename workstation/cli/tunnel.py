@@ -13,7 +13,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ from bulkhead.api.podphase import serves
 from bulkhead.kube import portforward
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized
+from bulkhead.kube.errors import ConfigError, Forbidden, KubeError, Timeout, Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.proxy import RawConnection
 from workstation.cli import connection
@@ -34,6 +34,7 @@ _PROBE_SECONDS: Final = 3.0
 _START_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 30.0  # how long a connection looks for a ready pod before it fails
 _PAUSE_SECONDS: Final = 0.5
+_POD_SECONDS: Final = 5.0  # of a plane of several; each may be on a node that has just died
 
 
 @contextlib.contextmanager
@@ -90,7 +91,13 @@ def _running(host: Host, tenant: str) -> Iterator[int]:
     thread.start()
     tunnel = Tunnel(host, tenant)
     try:
-        yield asyncio.run_coroutine_threadsafe(tunnel.start(), loop).result(_START_SECONDS)
+        starting = asyncio.run_coroutine_threadsafe(tunnel.start(), loop)
+        try:
+            port = starting.result(_START_SECONDS)
+        except TimeoutError:
+            starting.cancel()
+            raise _no_way(tenant, f"no answer within {_START_SECONDS:g} s") from None
+        yield port
     finally:
         asyncio.run_coroutine_threadsafe(tunnel.stop(), loop).result(_START_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
@@ -142,8 +149,9 @@ class Tunnel:
         until = asyncio.get_running_loop().time() + looking
         while True:
             try:
-                for pod in await _ready(self._client, self._namespace):
-                    return await portforward.open_port(self._client, pod, self._namespace, _API_PORT)
+                return await self._through_any(await _ready(self._client, self._namespace))
+            except _NoPodError:
+                pass
             except KubeError as error:
                 why = str(error)
                 if isinstance(error, Forbidden) or (isinstance(error, Unauthorized) and not self._client.renews):
@@ -153,10 +161,33 @@ class Tunnel:
             if asyncio.get_running_loop().time() >= until:
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
-        raise CliError(
-            f"tenant {self._tenant}: no connection through the host's API: {why}",
-            next_step=f"you need the rights to get and create pods/portforward in {self._namespace}",
-        )
+        raise _no_way(self._tenant, why)
+
+    async def _through_any(self, pods: Sequence[str]) -> RawConnection:
+        """A connection to the first of these pods that takes one. A pod stays ready for a while after its node has died."""
+        failure: Exception = _NoPodError()
+        for pod in pods:
+            try:
+                async with asyncio.timeout(_POD_SECONDS if len(pods) > 1 else None):
+                    return await portforward.open_port(self._client, pod, self._namespace, _API_PORT)
+            except (Forbidden, Unauthorized):
+                raise
+            except TimeoutError:
+                failure = Timeout(f"pod {pod} did not answer within {_POD_SECONDS:g} s")
+            except KubeError as error:
+                failure = error
+        raise failure
+
+
+def _no_way(tenant: str, why: str) -> CliError:
+    return CliError(
+        f"tenant {tenant}: no connection through the host's API: {why}",
+        next_step=f"you need the rights to get and create pods/portforward in {names.plane_namespace(tenant)}",
+    )
+
+
+class _NoPodError(Exception):
+    """No pod of the plane is ready."""
 
 
 async def _ready(client: Client, namespace: str) -> list[str]:
