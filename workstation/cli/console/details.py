@@ -34,7 +34,7 @@ from workstation.cli.quotas.hostview import Reading
 from workstation.cli.quotas.usageforms import billed, of_present, told_apart
 from workstation.cli.tenant import waiting
 from workstation.cli.tenant.cause import first_cause
-from workstation.cli.tenant.description import event_lines, pod_lines, quota_lines, without_startup
+from workstation.cli.tenant.description import about, event_lines, pod_lines, quota_lines, without_startup
 from workstation.cli.trouble import troubles
 from workstation.console.server import QuestionError
 
@@ -106,11 +106,11 @@ class Details:
             ],
             "events": [
                 {"at": line.when, "type": line.type, "reason": line.reason, "object": line.object, "text": line.message}
-                for line in event_lines([*own, *without_startup(events, pods)])[-_MAX_EVENTS:][::-1]
+                for line in event_lines([*about(tenant, own), *without_startup(events, pods)])[-_MAX_EVENTS:][::-1]
             ],
             "limits": [list(row) for row in quota_lines(quotas)],
             "certificates": list(certificates(secrets)),
-            "snapshots": _snapshots(snapshots, name),
+            "snapshots": _snapshots(snapshots, tenant),
             "lines": []
             if ledger is None
             else [
@@ -228,8 +228,15 @@ def certificates(secrets: Iterable[Obj]) -> Iterator[dict[str, Any]]:
     yield from sorted(found.values(), key=lambda told: told["ends"])[:_MAX_CERTIFICATES]
 
 
-def _snapshots(snapshots: Iterable[Obj], tenant: str) -> list[dict[str, Any]]:
-    mine = [item for item in snapshots if mapping(item.get("spec")).get("tenant") == tenant]
+def _snapshots(snapshots: Iterable[Obj], tenant: Obj) -> list[dict[str, Any]]:
+    """The newest snapshots of this tenant's plane, and none of a former tenant of its name, whose plane was another one."""
+    identity = text(mapping(tenant.get("status")).get("planeIdentity"))
+    mine = [
+        item
+        for item in snapshots
+        if mapping(item.get("spec")).get("tenant") == tenant["metadata"]["name"]
+        and (not identity or text(mapping(item.get("status")).get("identity")) in {"", identity})
+    ]
     mine.sort(key=lambda item: text(item["metadata"].get("creationTimestamp")), reverse=True)
     rows = []
     for item in mine[:_MAX_SNAPSHOTS]:

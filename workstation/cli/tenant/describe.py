@@ -23,7 +23,7 @@ from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document
 from workstation.cli.parsing import Actions
 from workstation.cli.tenant import describedocument, describetext, waiting
-from workstation.cli.tenant.description import Description, Inside, without_startup
+from workstation.cli.tenant.description import Description, Inside, about, without_startup
 from workstation.cli.tenant.reading import readable
 from workstation.cli.trouble import troubles, unscheduled
 
@@ -86,14 +86,13 @@ async def _describe(request: DescribeRequest) -> Description:
             readable(client, kinds.EVENTS, None, field_selector="involvedObject.kind=Tenant"),
             _inside(client, tenant, request.host),
         )
-        own = [event for event in own if (event.get("involvedObject") or {}).get("name") == name]
         return Description(
             tenant=tenant,
             plane=plane,
             pods=tuple(pods),
             troubles=tuple(troubles(pods, waiting.current(events, pods))),
             quotas=tuple(quotas),
-            events=(*own, *without_startup(events, pods)),
+            events=(*about(tenant, own), *without_startup(events, pods)),
             inside=inside,
         )
 

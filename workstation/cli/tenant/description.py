@@ -100,6 +100,13 @@ def event_lines(events: Sequence[Obj]) -> list[EventLine]:
     return [EventLine(when, *key) for key, when in latest.items()]
 
 
+def about(tenant: Obj, events: Iterable[Obj]) -> list[Obj]:
+    """The events about this Tenant, and none about a former one of its name: the host keeps events for an hour."""
+    name, uid = tenant["metadata"]["name"], tenant["metadata"].get("uid")
+    subjects = ((event, event.get("involvedObject") or {}) for event in events)
+    return [event for event, subject in subjects if subject.get("name") == name and subject.get("uid") in {None, "", uid}]
+
+
 def without_startup(events: Iterable[Obj], pods: Iterable[Obj]) -> list[Obj]:
     """The events without failed startup probes of pods that have become ready: every API server has some while it starts."""
     ready = {str(pod["metadata"]["uid"]) for pod in pods if is_ready(pod)}
