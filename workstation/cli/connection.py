@@ -69,8 +69,9 @@ async def get_tenant(client: Client, name: str) -> Obj:
 
 
 def not_installed() -> CliError:
-    """The error for a cluster without Bulkhead's CRDs."""
+    """The error for a cluster without Bulkhead's CRDs: another one, or a tenant's own, in which nothing is to be installed."""
     return CliError(
-        "this cluster has no Tenants: Bulkhead is not installed in it",
-        next_step="install the chart: helm install bulkhead charts/bulkhead -n bulkhead-system --create-namespace",
+        "this cluster has no Tenants: it is a tenant's own, or Bulkhead is not installed in it",
+        next_step="give the host's kubeconfig: --kubeconfig FILE, or --context NAME; in a host that is to be one, install the "
+        "chart: helm install bulkhead charts/bulkhead -n bulkhead-system --create-namespace",
     )

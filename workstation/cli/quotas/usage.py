@@ -192,6 +192,7 @@ async def collect(
     async with allowed():
         pages = await _whole(client, namespace, since, reading)
         if not pages:
+            await _check_host(client)
             raise CliError(
                 f"there is no stored usage in namespace {namespace}",
                 next_step="the controller stores usage once it leads; if it runs in another namespace, give that with -n",
@@ -212,6 +213,15 @@ async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:
             for claimed in await collected(client, kinds.RESOURCE_CLAIMS, claimed_of, reading, label_selector=labels.MIRRORED):
                 meter.see_claim(claimed, None)
     return lines
+
+
+async def _check_host(client: Client) -> None:
+    """Refuse a cluster that is not a host: in a tenant's own there is nothing to lead, and no usage to store."""
+    try:
+        async with contextlib.aclosing(client.pages(kinds.TENANTS, limit=1, metadata_only=True)) as listed:
+            await anext(listed)
+    except NotFound as error:
+        raise connection.not_installed() from error
 
 
 async def _check_tenant(client: Client, tenant: str) -> None:
