@@ -316,6 +316,34 @@ def test_a_wrong_clock_is_reported_and_keeps_no_user_out(
     assert bool(shown) is bool(says)
 
 
+def test_a_certificate_of_a_former_tenant_of_the_name_is_not_shown_to_the_present_one(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else ssh warns of an eavesdropper for as long as the certificate is kept."""
+    monkeypatch.setattr(certificate.tunnel, "authority_of", lambda data: data.decode())
+    monkeypatch.setattr(plane, "kubeconfig", lambda _: b"former")
+    reached: list[bytes] = []
+
+    def reachable(*words: Any) -> contextlib.AbstractContextManager[Any]:
+        reached.append(words[-1])
+        return contextlib.nullcontext(words[-1])
+
+    async def carried(*_: Any) -> int:
+        return 0
+
+    monkeypatch.setattr(command.tunnel, "reachable", reachable)
+    monkeypatch.setattr(command, "_carry", carried)
+    former = certificate.current(WAY).certificate.read_text()
+    assert command._proxy(WAY) == 0
+    reached.clear()
+    monkeypatch.setattr(plane, "kubeconfig", lambda _: b"present")
+    with pytest.raises(CliError, match="was made again since your ssh certificate was signed"):
+        command._proxy(WAY)
+    assert reached == []
+    assert certificate.current(WAY).certificate.read_text() != former
+    assert command._proxy(WAY) == 0
+
+
 def test_files_that_others_may_read_are_rewritten(answering: Answering) -> None:
     found = certificate.current(WAY)
     kept = found.key.read_text()

@@ -72,6 +72,11 @@ def answers(kubeconfig: bytes) -> bool:
         return False
 
 
+def authority_of(kubeconfig: bytes) -> str:
+    """The CA by which the tenant's server is verified. Raises CliError for a kubeconfig without one."""
+    return _cluster(_document(kubeconfig))[1]
+
+
 def through(kubeconfig: bytes, port: int) -> bytes:
     """The same kubeconfig with the address of a local port; the server keeps its name."""
     import json  # noqa: PLC0415

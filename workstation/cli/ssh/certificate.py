@@ -77,6 +77,24 @@ def current(way: Way) -> Pass:
         return found
 
 
+def check_plane(way: Way, kubeconfig: bytes) -> None:
+    """Raise CliError and forget the certificate if it is of another plane: of a former tenant of this name."""
+    entry = _entry(way)
+    if entry.read().get("plane", _plane_of(kubeconfig)) != _plane_of(kubeconfig):
+        entry.clear()
+        raise CliError(
+            f"tenant {way.tenant} was made again since your ssh certificate was signed; its login nodes have other keys now",
+            next_step="try again: you get a new certificate",
+        )
+
+
+def _plane_of(kubeconfig: bytes) -> str:
+    """What tells planes apart that have a name one after the other: their CA."""
+    with contextlib.suppress(CliError):
+        return hashlib.sha256(tunnel.authority_of(kubeconfig).encode()).hexdigest()
+    return ""
+
+
 def _entry(way: Way) -> cache.Entry:
     """The cache entry: one for each tenant, way of logging in, and version of the credentials file."""
     path = plane.login_file(way) or hostfile.find_kubeconfig(way.host.kubeconfig)
@@ -118,6 +136,7 @@ def _asked(way: Way) -> dict[str, Any]:
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
     return {
         "tenant": way.tenant,
+        "plane": _plane_of(data),
         "key": private.decode(),
         "certificate": certificate,
         "known_hosts": f"{host_alias(way.tenant)} {line[0]}\n",

@@ -174,6 +174,7 @@ def _block(way: Way, found: Pass, user: str) -> str:
 
 def _proxy(way: Way) -> int:
     data = plane.kubeconfig(way)
+    certificate.check_plane(way, data)
     with tunnel.reachable(way.host, way.tenant, way.tunnel, data) as reached:
         return eventloop.run(_carry(way.tenant, reached))
 
