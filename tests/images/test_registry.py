@@ -20,6 +20,7 @@ from workstation.images.credentials import Credentials, CredentialsError
 from workstation.images.place import PlaceError
 from workstation.images.registry import Registry, RegistryRefusedError
 from workstation.images.transport import MOST_DOCUMENT, Answer, BrokenError, RegistryError, Transport, TrustError, trust
+from workstation.images.uploads import alone
 
 WHO = Credentials("me", "word")
 HOST = "registry.example.org"
@@ -333,3 +334,39 @@ def test_the_values_file_is_looked_at_before_anything_is_pushed(tmp_path: Path) 
     with pytest.raises(CliError, match="nothing was pushed"):
         images.push_images(options.handler.request(options))
     assert path.read_text() == "storageClass: fast\n"
+
+
+def test_a_values_file_that_cannot_be_written_is_refused_before_anything_is_pushed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path, reason in ((tmp_path, "it is a folder"), (tmp_path / "file" / "values.yaml", "is not a folder")):
+        words = ["images", "push", "registry.invalid/b", "--no-build", "--values", str(path)]
+        options = build_parser(words).parse_args(words)
+        with pytest.raises(CliError, match=reason):
+            images.push_images(options.handler.request(options))
+    assert valuesfile.unwritable(tmp_path / "new" / "values.yaml") == ""
+    assert valuesfile.unwritable(Path("/dev/stdout")) == ""
+
+
+def test_two_pushes_of_one_user_are_made_one_after_the_other(tmp_path: Path) -> None:
+    told: list[str] = []
+    order: list[str] = []
+    waits, begun = threading.Event(), threading.Event()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        waits.set()
+
+    def second() -> None:
+        begun.wait(10)
+        with alone(tmp_path / "cache" / "push.lock", tell):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    with alone(tmp_path / "cache" / "push.lock", told.append):
+        begun.set()
+        assert waits.wait(10)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+    assert told == ["waiting for the end of another push of yours; Ctrl-C ends this one\n"]

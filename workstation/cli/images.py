@@ -22,7 +22,7 @@ from workstation.images.archive import Archive, ArchiveError
 from workstation.images.pushing import Push, Pushed
 from workstation.images.registry import Registry, RegistryRefusedError
 from workstation.images.transport import ProxyError, RegistryError, Transport, TrustError, trust
-from workstation.images.uploads import Uploads
+from workstation.images.uploads import Uploads, alone
 
 _MAX_PASSWORD_CHARACTERS: Final = 16_384
 _SHOWN_VALUES: Final = 5
@@ -276,11 +276,18 @@ def push_images(request: PushRequest) -> int:
     """Push archives, and write the values file."""
     _refuse_other_values(request.values_file)
     credentials = _credentials(request)
+    with alone(binaries.cache_dir() / "push.lock", sys.stderr.write):
+        _write_values(request, _pushed(request, credentials))
+    return Exit.DONE
+
+
+def _pushed(request: PushRequest, found: credentials.Credentials | None) -> list[Pushed]:
+    """Push the archives, which are built first where they are missing."""
     try:
         with Transport(trust(request.ca_file)) as transport, Reporter() as report:
-            registry = Registry(request.where, transport, credentials)
+            registry = Registry(request.where, transport, found)
             registry.check()
-            pushed = _push(registry, _archives(request, report), report)
+            return _push(registry, _archives(request, report), report)
     except RegistryRefusedError as error:
         raise CliError(str(error), next_step="give --username and --password-stdin, or --auth-file") from error
     except TrustError as error:
@@ -289,12 +296,12 @@ def push_images(request: PushRequest) -> int:
         raise CliError(str(error), next_step="correct it, or name the registry in NO_PROXY", code=Exit.USAGE) from error
     except (RegistryError, ArchiveError) as error:
         raise CliError(str(error), next_step="run the same command again: it continues where it stopped") from error
-    _write_values(request, pushed)
-    return Exit.DONE
 
 
 def _refuse_other_values(path: Path) -> None:
     """A push writes the whole file, so it would lose what an admin has written there."""
+    if reason := valuesfile.unwritable(path):
+        raise CliError(f"--values {path}: {reason}", next_step="give another file", code=Exit.USAGE)
     try:
         others = valuesfile.others_in(path)
     except OSError as error:

@@ -4,7 +4,9 @@ One small file. If it is lost, or the registry has forgotten the upload, the blo
 """
 
 import contextlib
+import fcntl
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,6 +15,27 @@ from workstation.hostcluster.files import write_file
 
 _FILE_LIMIT_BYTES: Final = 1 << 20
 _MAX_URL_CHARACTERS: Final = 8192
+
+
+@contextlib.contextmanager
+def alone(path: Path, tell: Callable[[str], object]) -> Iterator[None]:
+    """One push of this user at a time: two would go on with each other's uploads, and overwrite each other's values.
+
+    `path` is a lock file; where none can be made, nothing is remembered that another push could go on with.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError:
+        yield
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell("waiting for the end of another push of yours; Ctrl-C ends this one\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(slots=True)

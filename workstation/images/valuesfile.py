@@ -1,6 +1,7 @@
 """The values file with which the chart uses images by digest: `helm install -f`. Pure except for reading the existing file."""
 
 import contextlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -42,6 +43,18 @@ def others_in(path: Path) -> tuple[str, ...]:
     images = found.get("images")
     own = [f"images.{name}" for name in images if name not in _OWN] if isinstance(images, dict) else []
     return (*(str(name) for name in found if name != "images"), *own)
+
+
+def unwritable(path: Path) -> str:
+    """Why a file cannot be written; empty if it can. A push that takes minutes asks before it begins."""
+    if path.is_dir():
+        return "it is a folder"
+    if path.exists() and not path.is_file():
+        return ""  # a device or a pipe, which is written itself
+    folder = next(parent for parent in path.resolve().parents if parent.exists())
+    if not folder.is_dir():
+        return f"{folder} is not a folder"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written to"
 
 
 def values(registry: str, digests: Mapping[str, str], pull_secrets: Iterable[str]) -> str:
