@@ -16,7 +16,7 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit import crds
 from tests.kit.commandline import Cli, finish, start_anew
 from tests.kit.kubeconfigs import to_yaml
-from workstation.cli import hostfile, main, values
+from workstation.cli import execcredential, hostfile, main, values
 from workstation.cli.failures import CliError
 
 
@@ -168,6 +168,16 @@ async def test_credentials_from_a_plugin(cli: Cli, host_config: KubeConfig, tmp_
     path.write_text(with_plugin(host_config, "sh", f'test -n "$KUBERNETES_EXEC_INFO" && cat {answer}'))
     done = await cli("tenant", "list", "--kubeconfig", str(path))
     assert done.code == 0, done.err
+
+
+def test_a_plugins_variable_without_a_value_is_empty(tmp_path: Path) -> None:
+    """As kubectl reads it; it was a traceback."""
+    script = 'echo "{\\"status\\": {\\"token\\": \\"<$A$B$C>\\"}}"'
+    document = yaml.safe_load(with_plugin(KubeConfig(server="https://127.0.0.1:1", token="x"), "sh", script))
+    document["users"][0]["user"]["exec"]["env"] = [{"name": "A"}, {"name": "B", "value": None}, {"name": "C", "value": 7}, {}]
+    found = execcredential.ask(yaml.safe_dump(document).encode(), tmp_path, None, within=10.0)
+    assert found is not None
+    assert yaml.safe_load(found.data)["users"][0]["user"] == {"token": "<7>"}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bulkhead.api.untrusted import mapping
+from bulkhead.api.untrusted import mapping, mappings, text
 from workstation.cli import interruption
 from workstation.cli.failures import CliError
 
@@ -178,7 +178,9 @@ def _call(data: bytes, folder: Path, context: str | None, *, interactive: bool) 
     info = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec})
     # A command with a slash is relative to the kubeconfig; a bare name is looked up on PATH.
     program = str(folder / command) if os.sep in command else command
-    extra = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or ()}
+    # As kubectl reads them: a variable without a value is empty.
+    given = ((text(item.get("name")), item.get("value")) for item in mappings(plugin.get("env")))
+    extra = {name: "" if value is None else str(value) for name, value in given if name}
     return _Call(
         command,
         (program, *map(str, plugin.get("args") or ())),
