@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ GPU = "nvidia.com/gpu"
 FORMER, PRESENT = "11111111-former", "22222222-present"
 
 
-def tally(hours_ago: int, used: float, tenant: str = "red", now: int = 0, **more: int) -> Tally:
+def tally(hours_ago: int, used: float, tenant: str = "red", now: int = 0, **more: Any) -> Tally:
     return Tally(
         now // HOUR - hours_ago, UsageKey(tenant, "ml", "Job/a", GPU, ""), round(used * HOUR), idle=0, borrowed=0, **more
     )
@@ -59,7 +60,7 @@ def shown(capsys: pytest.CaptureFixture[str], **asked: Any) -> tuple[str, str]:
 
 
 def now_ms() -> int:
-    return round(usage.time.time() * 1000)
+    return round(time.time() * 1000)
 
 
 def test_two_tenants_of_one_name_have_rows_of_their_own(stored: list[Page], capsys: pytest.CaptureFixture[str]) -> None:
