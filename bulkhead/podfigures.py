@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from bulkhead.gpus.attribution import Name
-from bulkhead.gpus.exposition import MAX_VALUE_CHARACTERS, Sample, parse
+from bulkhead.gpus.exposition import MAX_PASSED_LINE_BYTES, MAX_VALUE_CHARACTERS, Lines, Sample, parse
 
-MAX_PAGE_BYTES: Final = 16 * 1024 * 1024  # a node of 250 pods has some 8 MiB
+# A container has some 23 KiB: a node with 250 pods of three has 17 MiB, and a pod may have a hundred containers.
+MAX_PAGE_BYTES: Final = 128 * 1024 * 1024
+MAX_KEPT_BYTES: Final = 16 * 1024 * 1024  # of a page, for lines of tenants that may count: some 4,000 containers
 MAX_SAMPLES: Final = 50_000  # of one page
 MAX_INTERFACES: Final = 8  # of one pod
 _NETWORK: Final = "container_network_"
@@ -71,10 +73,37 @@ class Figures:
     left_out: int
 
 
+class Kept:
+    """Keeps of a page that comes piece by piece the lines that may count, which are one of ten."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._lines = Lines(MAX_PASSED_LINE_BYTES, self._line)
+
+    def feed(self, part: bytes) -> None:
+        """Take the next piece. Raises ValueError where too much may count."""
+        self._lines.feed(part)
+
+    def page(self) -> bytes:
+        """The page without all other lines, after its last piece."""
+        self._lines.end()
+        return bytes(self._kept)
+
+    def _line(self, line: bytes, is_cut: bool) -> None:
+        if not is_cut and _may_count(line):
+            self._kept += line + b"\n"
+            if len(self._kept) > MAX_KEPT_BYTES:
+                raise ValueError(f"more than {MAX_KEPT_BYTES // 1024} KiB of tenants")
+
+
+def _may_count(line: bytes) -> bool:
+    return line.startswith(_STARTS) and _OF_WORK in line
+
+
 def figures(page: bytes, node: str, pods: Mapping[Name, str]) -> Figures:
     """The figures of tenants' pods; `pods` are the UIDs of the node's own before the scrape."""
-    lines = (line for line in page[:MAX_PAGE_BYTES].split(b"\n") if line.startswith(_STARTS) and _OF_WORK in line)
-    read = parse(b"\n".join(lines), FIGURES, max_bytes=MAX_PAGE_BYTES, max_samples=MAX_SAMPLES, read=_READ)
+    lines = (line for line in page[:MAX_PAGE_BYTES].split(b"\n") if _may_count(line))
+    read = parse(b"\n".join(lines), FIGURES, max_bytes=MAX_KEPT_BYTES, max_samples=MAX_SAMPLES, read=_READ)
     left_out = read.left_out
     sums: dict[_Place, _Disks] = {}
     interfaces: dict[Name, set[str]] = {}

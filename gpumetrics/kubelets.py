@@ -22,13 +22,13 @@ from bulkhead.kube.kubeconfig import Authorization, KubeConfig
 from bulkhead.podfigures import figures
 from bulkhead.work.clock import Clock
 from gpumetrics import metrics
-from gpumetrics.pages import fetch
+from gpumetrics.pages import fed
 from gpumetrics.settings import Settings
 
 _log = logging.getLogger(__name__)
 # So long after the last page the host's watch has shown which pods ended before it.
 LAG_SECONDS: Final = 3.0
-# A page of a kubelet has some 2 MiB, and 16 at the most: so many are in memory at once.
+# A page of a kubelet has some 2 MiB, of which a tenth is kept: so many are read at once.
 _AT_ONCE: Final = 16
 _DEADLINE_SECONDS: Final = 10.0
 
@@ -107,13 +107,15 @@ class Kubelets:
             pods, url = self.view.uids(node), self.view.kubelet(node)
             if not url:
                 return None
+            kept = podfigures.Kept()
             try:
                 async with asyncio.timeout(_DEADLINE_SECONDS):
-                    page = await fetch(session, url, podfigures.MAX_PAGE_BYTES, {"Authorization": header} if header else {})
+                    asked = {"Authorization": header} if header else {}
+                    await fed(session, url, podfigures.MAX_PAGE_BYTES, kept.feed, asked)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 _log.warning("kubelet of node %s: %s", node, str(error) or type(error).__name__)
                 return None
-            return await asyncio.to_thread(_read, page, node, pods)
+            return await asyncio.to_thread(_read, kept.page(), node, pods)
 
     def _tls(self) -> ssl.SSLContext:
         context = KubeConfig(

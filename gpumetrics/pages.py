@@ -5,13 +5,6 @@ from collections.abc import Callable, Mapping
 import aiohttp
 
 
-async def fetch(session: aiohttp.ClientSession, url: str, most: int, headers: Mapping[str, str] | None = None) -> bytes:
-    """The page, of at most so many bytes. Raises ValueError for any other answer; the caller keeps the deadline."""
-    text = bytearray()
-    await fed(session, url, most, text.extend, headers)
-    return bytes(text)
-
-
 async def fed(
     session: aiohttp.ClientSession,
     url: str,
@@ -19,7 +12,10 @@ async def fed(
     take: Callable[[bytes], None],
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Give a page to `take`, piece by piece, so that it is never in memory as a whole. Raises as `fetch` does."""
+    """Give a page to `take`, piece by piece, so that it is never in memory as a whole.
+
+    Raises ValueError for one of more than `most` bytes, and for any other answer; the caller keeps the deadline.
+    """
     # What comes compressed could be any length once it is not.
     asked = {"Accept-Encoding": "identity", **(headers or {})}
     async with session.get(url, headers=asked, allow_redirects=False) as answer:

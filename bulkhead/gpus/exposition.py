@@ -9,8 +9,8 @@ import hashlib
 import math
 import re
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 # An exporter's page: 50 metrics of 32 devices, each with as many labels as a tenant's pod may have, are some 120 MiB.
@@ -52,22 +52,15 @@ class Page:
     unreadable: tuple[Mapping[str, str], ...] = ()
 
 
-@dataclass(slots=True)
-class Reader:
-    """Reads a page piece by piece, and keeps nothing of it but the samples of wanted metrics.
+class Lines:
+    """Cuts a page that comes piece by piece into lines, and hands each to `take`; of one that is too long its beginning."""
 
-    `read` are the labels to read with the most characters of each; others are passed over, however long. None reads all.
-    """
-
-    wanted: Container[str]
-    max_samples: int = MAX_SAMPLES
-    read: Mapping[str, int] | None = None
-    _samples: list[Sample] = field(default_factory=list)
-    _left_out: int = 0
-    # The lines of a device have the same labels: they are read once, and shared.
-    _known: dict[str | bytes, "_Labels"] = field(default_factory=dict)
-    _rest: bytes = b""
-    _is_cut: bool = False  # the line that is being read is too long, and `_rest` is its beginning
+    def __init__(self, max_bytes: int, take: Callable[[bytes, bool], None]) -> None:
+        """`take` gets a line, and whether it has been cut."""
+        self._max_bytes = max_bytes
+        self._take = take
+        self._rest = b""
+        self._is_cut = False
 
     def feed(self, part: bytes) -> None:
         """Take the next piece."""
@@ -75,29 +68,50 @@ class Reader:
         for number, piece in enumerate(lines):
             if not self._is_cut:
                 self._rest += piece
-                self._is_cut = len(self._rest) > self._max_line
+                self._is_cut = len(self._rest) > self._max_bytes
             if number < len(lines) - 1:
-                self._end()
+                self.end()
+
+    def end(self) -> None:
+        """The line that is being read has ended."""
+        line, is_cut, self._rest, self._is_cut = self._rest, self._is_cut, b"", False
+        self._take(line, is_cut)
+
+
+class Reader:
+    """Reads a page piece by piece, and keeps nothing of it but the samples of wanted metrics."""
+
+    def __init__(
+        self, wanted: Container[str], *, max_samples: int = MAX_SAMPLES, read: Mapping[str, int] | None = None
+    ) -> None:
+        """`read` are the labels to read with the most characters of each; others are passed over. None reads all."""
+        self._wanted = wanted
+        self._max_samples = max_samples
+        self._read = read
+        self._samples: list[Sample] = []
+        self._left_out = 0
+        # The lines of a device have the same labels: they are read once, and shared.
+        self._known: dict[str | bytes, _Labels] = {}
+        self._lines = Lines(MAX_LINE_BYTES if read is None else MAX_PASSED_LINE_BYTES, self._line)
+
+    def feed(self, part: bytes) -> None:
+        """Take the next piece."""
+        self._lines.feed(part)
 
     def page(self) -> Page:
         """What the page had, after its last piece."""
-        self._end()
+        self._lines.end()
         unreadable = (labels.read for labels in self._known.values() if not labels.whole and labels.read)
         once = {tuple(sorted(labels.items())): labels for labels in unreadable}
         return Page(tuple(self._samples), self._left_out, tuple(once.values()))
 
-    @property
-    def _max_line(self) -> int:
-        return MAX_LINE_BYTES if self.read is None else MAX_PASSED_LINE_BYTES
-
-    def _end(self) -> None:
-        raw, is_cut, self._rest, self._is_cut = self._rest, self._is_cut, b"", False
+    def _line(self, raw: bytes, is_cut: bool) -> None:
         name, brace, _ = raw.partition(b"{")
-        if not brace or name.decode("ascii", "replace") not in self.wanted:
+        if not brace or name.decode("ascii", "replace") not in self._wanted:
             return
         if is_cut:
             self._labels(raw[:MAX_LINE_BYTES].decode("utf-8", "replace").partition("{")[2])
-        sample = self._sample(raw) if len(self._samples) < self.max_samples and not is_cut else None
+        sample = self._sample(raw) if len(self._samples) < self._max_samples and not is_cut else None
         if sample is None:
             self._left_out += 1
         else:
@@ -118,7 +132,7 @@ class Reader:
         # Long texts are not kept: pages of many nodes are read at the same time.
         key = text if len(text) < 1024 else hashlib.blake2b(text.encode(), digest_size=16).digest()
         if key not in self._known:
-            self._known[key] = _labels(text, self.read)
+            self._known[key] = _labels(text, self._read)
         return self._known[key]
 
 
@@ -131,7 +145,7 @@ def parse(
     read: Mapping[str, int] | None = None,
 ) -> Page:
     """The samples of wanted metrics with labels; lines that do not fit, and those beyond the bounds, are left out."""
-    reader = Reader(wanted, max_samples, read)
+    reader = Reader(wanted, max_samples=max_samples, read=read)
     reader.feed(text[:max_bytes])
     return reader.page()
 

@@ -41,7 +41,7 @@ from gpumetrics import kubelets, rounds
 from gpumetrics.exporters import Exporter
 from gpumetrics.hostview import HostView
 from gpumetrics.kubelets import Kubelets
-from gpumetrics.pages import fetch
+from gpumetrics.pages import fed
 from gpumetrics.rounds import Rounds, page_of
 from gpumetrics.settings import Settings
 from tests.kit.pki import Authority
@@ -212,14 +212,12 @@ async def rounds_of(view: HostView, nodes: int) -> tuple[dict[str, float], dict[
     at_url |= {view.kubelet(node_name(at)): at for at in range(nodes)}
     making: Callable[[int], bytes] = exporter_page
 
-    async def from_memory(_: Any, url: str, *__: Any) -> bytes:
-        return making(at_url[url])
-
-    async def fed_from_memory(_: Any, url: str, __: int, take: Callable[[bytes], None]) -> None:
+    async def from_memory(_: Any, url: str, __: int, take: Callable[[bytes], None], *___: Any) -> None:
         take(making(at_url[url]))
 
     gpu, kubelet = Rounds(settings, view, lambda: found, clock, lag_seconds=0), None
-    rounds.__dict__["fed"], kubelets.__dict__["fetch"] = fed_from_memory, from_memory
+    for module in (rounds, kubelets):
+        module.__dict__["fed"] = from_memory
     session: Any = None
     gpu_cpu = await spent(lambda: gpu.turn(session)) - await spent(lambda: made(exporter_page, nodes))
     after_gpu = rss_mib()
@@ -261,13 +259,15 @@ async def fetching(folder: Path) -> dict[str, float]:
                 url = f"https://127.0.0.1:{port}/{number}"
                 for _ in range(600):
                     try:
-                        assert await fetch(session, url, 1 << 24) == page
+                        came = bytearray()
+                        await fed(session, url, 1 << 24, came.extend)
+                        assert came == page
                         break
                     except aiohttp.ClientError:
                         await asyncio.sleep(0.1)
                 begun = time.process_time()
                 for _ in range(_FETCHED):
-                    await fetch(session, url, 1 << 24)
+                    await fed(session, url, 1 << 24, bytearray().extend)
                 found[name] = (time.process_time() - begun) * 1000 / _FETCHED
             return found
     finally:

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from bulkhead import podfigures
 from bulkhead.api.syncersettings import FIGURES_PATH, GPU_AUDIENCE
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -180,7 +181,8 @@ def redirect(url: str) -> Callable[[], web.Response]:
 
 
 @pytest.mark.parametrize("kind", ["redirect", "error", "too much", "compressed", "garbage"])
-async def test_a_hostile_kubelet_shows_nothing(rig: Rig, kind: str) -> None:
+async def test_a_hostile_kubelet_shows_nothing(rig: Rig, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podfigures, "MAX_PAGE_BYTES", 16 << 20)
     await shown(rig)
     good = rig.kubelet.text
     rig.kubelet.answer = {

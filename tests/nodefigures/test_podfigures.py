@@ -2,8 +2,9 @@
 
 import pytest
 
+from bulkhead import podfigures
 from bulkhead.gpus.attribution import Name
-from bulkhead.podfigures import FIGURES, MAX_INTERFACES, figures
+from bulkhead.podfigures import FIGURES, MAX_INTERFACES, Kept, figures
 from tests.nodefigures.pages import BLUE, RED, disk, network, page, plain, slice_of
 
 WORK = "bh-red-work"
@@ -98,3 +99,22 @@ def test_each_name_has_a_type_and_a_help() -> None:
     assert {kind for kind, _ in FIGURES.values()} == {"counter", "gauge"}
     assert all(text.endswith(".") for _, text in FIGURES.values())
     assert not [name for name in FIGURES if "limit" in name or "inodes" in name], "these tell of the node's disks"
+
+
+def test_a_page_that_is_long_for_the_pods_of_one_tenant_hides_no_other() -> None:
+    """A pod may have a hundred containers, and a container has some 23 KiB on a page: 800 of them are 18 MiB."""
+    other = f'container_memory_usage_bytes{{container="c",id="{"x" * 300}",namespace="bh-blue-work",pod="many"}} 1\n'.encode()
+    mine = page([network("bh-red-work", "web-x", slice_of(RED), 5)])
+    pods, kept = {Name("bh-red-work", "web-x"): RED}, Kept()
+    whole = other * (18 * 1024 * 1024 // len(other)) + mine
+    for at in range(0, len(whole), 65_536):
+        kept.feed(whole[at : at + 65_536])
+    assert len(kept.page()) < 1024
+    assert figures(kept.page(), "n1", pods) == figures(mine, "n1", pods) != figures(b"", "n1", pods)
+
+
+def test_lines_that_may_count_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podfigures, "MAX_KEPT_BYTES", 2000)
+    kept, line = Kept(), network("bh-red-work", "web-x", slice_of(RED), 5).encode()
+    with pytest.raises(ValueError, match="more than 1 KiB of tenants"):
+        kept.feed((line + b"\n") * 20)
