@@ -1,4 +1,4 @@
-"""An export that lasts longer than the certificate that it began with."""
+"""An export of a huge plane: it lasts longer than the certificate that it began with, and reads a million objects."""
 
 import time
 from collections import Counter
@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.kube import client
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import Page
 from bulkhead.kube.errors import Unauthorized
@@ -32,12 +33,14 @@ class Plane:
     def __init__(self) -> None:
         self.transport = self
         self.shown = b"first"
+        self.asked: dict[str, Any] = {}
 
     def renew(self, config: KubeConfig) -> None:
         assert config.client_cert is not None
         self.shown = config.client_cert
 
-    async def pages(self, *_: Any, **__: Any) -> AsyncIterator[Page]:
+    async def pages(self, *_: Any, **asked: Any) -> AsyncIterator[Page]:
+        self.asked = asked
         if self.shown != b"second":
             raise Unauthorized(401, "Unauthorized", "who are you")
         yield cast(Page, SimpleNamespace(items=[OBJECT]))
@@ -68,3 +71,13 @@ async def test_without_another_certificate_the_present_one_stays(tmp_path: Path,
 
     monkeypatch.setattr(certificate, "current", current)
     assert (await written(tmp_path, left_seconds=200)).unread == [REFUSED]
+
+
+async def test_a_million_objects_of_a_kind_are_read_and_large_ones_in_parts(tmp_path: Path) -> None:
+    plane = Plane()
+    plane.shown = b"second"
+    renewing = _Renewing(cast(Client, None), Host(), TENANT, Certificate("second", "key", time.time() + 3600))
+    kind = Kind(Resource("", "v1", "configmaps", "ConfigMap", True))
+    await _one(cast(Client, plane), kind, tmp_path / "1.yaml", _Written(), lambda _: None, renewing=renewing)
+    assert plane.asked["limit"] * client._MOST_LIST_PAGES >= 1_000_000
+    assert plane.asked["most"] > 1 << 30

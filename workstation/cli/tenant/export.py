@@ -37,8 +37,8 @@ from workstation.cli.tenant.exported import MOST_KINDS, Kind, clean, in_order, k
 _SECONDS: Final = 60.0
 _ANSWER_LIMIT_BYTES: Final = 64 << 20
 _MOST_BYTES: Final = 8 << 30
-# An object has 1.5 MiB at the most: a page of large ones fits into an answer.
-_PAGE: Final = 40
+# A page of large objects, which do not fit into an answer, is read in parts. Of one kind a client reads 2,000 pages.
+_PAGE: Final = 500
 _TRIES: Final = 3
 _SHOWN: Final = 500
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -261,7 +261,7 @@ def _drop(path: Path) -> None:
 
 
 async def _owned(plane: Client, kind: Kind) -> AsyncIterator[Obj]:
-    async for page in plane.pages(kind.resource, limit=_PAGE):
+    async for page in plane.pages(kind.resource, limit=_PAGE, most=_MOST_BYTES):
         for raw in page.items:
             obj = codec.decode_obj(raw)
             if owned(kind.resource, obj):
