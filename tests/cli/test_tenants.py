@@ -114,6 +114,16 @@ async def test_create_stops_where_waiting_is_hopeless(cli: Cli, controller: Cont
     assert "UnknownClass: no TenantClass is named 'standard'" in done.err
 
 
+async def test_the_name_of_a_tenant_that_is_being_deleted_is_not_free_yet(cli: Cli, host_client: Client, name: str) -> None:
+    meta = {"metadata": {"name": name, "finalizers": ["tests.example.org/stays"]}}
+    await host_client.apply(kinds.TENANTS, meta | {"spec": {"class": "standard"}})
+    await host_client.delete(kinds.TENANTS, name)
+    done = await cli("tenant", "create", name, "--class", "standard")
+    assert (done.code, "the former one is still being deleted" in done.err) == (1, True), done.err
+    assert f"bulkhead tenant delete {name} --yes" in done.err
+    await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": None}})
+
+
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [

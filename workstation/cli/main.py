@@ -187,7 +187,7 @@ def _expected(error: Exception) -> CliError | None:
         (OSError, "this machine", ""),
     ):
         if isinstance(error, kind):
-            return CliError(f"{cause}: {error}", next_step=next_step)
+            return CliError(f"{cause}: {error or type(error).__name__}", next_step=next_step)
     return None
 
 

@@ -6,6 +6,7 @@ beyond them is created and never ready.
 """
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, KubeError, NotFound
 from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Host, Wait, add_host, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
@@ -170,7 +171,7 @@ async def _post(client: Client, tenant: Obj) -> None:
             "POST", kinds.TENANTS.path(), params=params, body=codec.encode(tenant), content_type="application/json"
         )
     except AlreadyExists as error:
-        raise CliError(f"tenant {name}: exists already", next_step=f"see it: bulkhead tenant describe {name}") from error
+        raise await _taken(client, name) from error
     except NotFound as error:
         raise connection.not_installed() from error
     except ApiError as error:
@@ -179,6 +180,17 @@ async def _post(client: Client, tenant: Obj) -> None:
         raise CliError(
             f"tenant {name}: refused: {error.message}", next_step="see the fields: kubectl explain tenant.spec"
         ) from error
+
+
+async def _taken(client: Client, name: str) -> CliError:
+    """The error for a name that a Tenant has, which may be one that is being deleted."""
+    with contextlib.suppress(KubeError):
+        if (await client.get(kinds.TENANTS, name))["metadata"].get("deletionTimestamp"):
+            return CliError(
+                f"tenant {name}: not created: the former one is still being deleted",
+                next_step=f"wait until it is gone, and create it then: bulkhead tenant delete {name} --yes",
+            )
+    return CliError(f"tenant {name}: exists already", next_step=f"see it: bulkhead tenant describe {name}")
 
 
 async def _only_class(client: Client) -> str:
