@@ -110,6 +110,39 @@ WAITS = condition("Ready", "False", "WaitingForPlane")
             "nothing is wrong",
             "",
         ),
+        # Degraded is True where something is wrong: the plane serves, and Ready says nothing of it.
+        *(
+            (
+                tenant(READY, condition("PlaneReady", "True", "Ready"), condition("Degraded", "True", reason, "plane-1")),
+                RUNS,
+                [],
+                reason,
+                "Degraded: plane-1",
+                f"row {reason}",
+            )
+            for reason in ("MembersDown", "MemberLost", "Corrupt")
+        ),
+        (tenant(READY, condition("Degraded", "False", "Ready")), RUNS, [], "Ready", "nothing is wrong", ""),
+        (
+            tenant(READY, condition("Degraded", "True", "MembersDown"), condition("Exposed", "False", "DomainMissing")),
+            RUNS,
+            [],
+            "DomainMissing",
+            "Exposed: m",
+            "row DomainMissing",
+        ),
+        (
+            tenant(
+                condition("Ready", "False", "QuorumLost"),
+                condition("PlaneReady", "False", "QuorumLost"),
+                condition("Degraded", "True", "Recovering", "plane-2 starts alone"),
+            ),
+            RUNS,
+            [Trouble("pod plane-0, container etcd", "CrashLoopBackOff", "")],
+            "Recovering",
+            "Degraded: plane-2 starts alone",
+            "row Recovering",
+        ),
         (
             tenant(condition("Ready", "False", "DataLost"), condition("PlaneReady", "False", "DataLost", "uid a, was b")),
             RUNS,

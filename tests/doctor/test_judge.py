@@ -35,6 +35,8 @@ from workstation.preflight.findings import State
 OK, WARNING, FAILED, SKIPPED = State.OK, State.WARNING, State.FAILED, State.SKIPPED
 LOST = {"type": "PlaneReady", "status": "False", "reason": "DataLost"}
 NOT_READY = {"type": "Ready", "status": "False", "reason": "WaitingForPlane"}
+READY = {"type": "Ready", "status": "True", "reason": "Ready"}
+DEGRADED = {"type": "Degraded", "status": "True", "reason": "MemberLost", "message": "plane-1 lost its volume"}
 OVERDUE = {"type": "SnapshotsTaken", "status": "False", "reason": "BackupOverdue", "message": "the last one is of Monday"}
 FORBIDDEN = Unseen("Forbidden: tenants is forbidden")
 
@@ -162,6 +164,12 @@ BROKEN: list[tuple[Callable[[], Seen], str, State, str]] = [
     (lambda: healthy(tenants=(a_tenant("red", conditions=[NOT_READY]),)), "tenants.ready", WARNING, "red: WaitingForPlane"),
     (lambda: healthy(tenants=(a_tenant("red", conditions=[NOT_READY, LOST]),)), "tenants.ready", FAILED, "lost their data"),
     (
+        lambda: healthy(tenants=(a_tenant("red", conditions=[READY, DEGRADED]),)),
+        "tenants.ready",
+        WARNING,
+        "red: MemberLost: plane-1 lost its volume",
+    ),
+    (
         lambda: healthy(tenants=(a_tenant("red", observedGeneration=1),)),
         "tenants.followed",
         WARNING,
@@ -248,6 +256,12 @@ def test_without_the_leaders_metrics_what_needs_them_is_skipped(pods: dict[str, 
     found = findings(replace(healthy(), metrics=pods))
     for name in ("running.reconciles", "running.clock", "tenants.certificates"):
         assert found[name].state is SKIPPED, found[name]
+
+
+def test_a_tenant_that_an_admin_has_paused_is_no_trouble() -> None:
+    paused = NOT_READY | {"reason": "Paused"}
+    assert findings(healthy(tenants=(a_tenant("red", conditions=[paused]),)))["tenants.ready"].state is OK
+    assert findings(healthy(tenants=(a_tenant("red", conditions=[paused, LOST]),)))["tenants.ready"].state is FAILED
 
 
 def test_a_tenant_that_is_being_deleted_is_not_judged() -> None:

@@ -1,7 +1,7 @@
 """The first cause of a tenant's state, and what to do about it. Pure.
 
     deleted ─> the controller stands still ─> the spec is refused or paused ─> the plane's data, keys or node
-            ─> what keeps the plane's pods ─> the first condition that is not True ─> nothing
+            ─> what keeps the plane's pods ─> the first condition that is not as it should be ─> nothing
 
 Each answer on the way explains everything after it, so the first one is the cause and the rest are its consequences.
 """
@@ -149,10 +149,16 @@ def _depth(trouble: Trouble) -> tuple[int, int]:
 
 
 def _conditions(tenant: Obj, name: str) -> Cause:
-    """The first condition that is not True, before the summary that repeats it."""
+    """The first condition that is not True, before the summary that repeats it; Degraded, which is True where it is wrong.
+
+    A degraded plane serves, so what else is wrong comes first, unless the plane as a whole is on its way.
+    """
     listed = mappings(mapping(tenant.get("status")).get("conditions"), 64)
-    wrong = [item for item in listed if item.get("status") != "True"]
-    first = next((item for item in wrong if item.get("type") != ConditionType.READY), wrong[0] if wrong else None)
+    degraded = [item for item in listed if item.get("type") == ConditionType.DEGRADED and item.get("status") == "True"]
+    whole = [item for item in degraded if item.get("reason") in _EXPLAINS_PODS]
+    wrong = [item for item in listed if item.get("status") != "True" and item.get("type") != ConditionType.DEGRADED]
+    parts = [item for item in wrong if item.get("type") != ConditionType.READY]
+    first = next(iter((*whole, *parts, *degraded, *wrong)), None)
     if first is None:
         ready = condition_of(tenant, ConditionType.READY)
         return Cause(True, "nothing is wrong", _since(ready), Reason.READY, "")

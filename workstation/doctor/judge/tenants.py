@@ -19,24 +19,34 @@ _OVERDUE: Final = "BackupOverdue"
 
 
 def ready(seen: Seen) -> Finding:
-    """Every Tenant that is not paused is Ready, and none has lost data."""
+    """Every Tenant that is not paused is Ready, and none has lost data or a member of its plane."""
     tenants = [tenant for tenant in need(seen.cluster, "tenants") if not _going(tenant)]
     lost: list[str] = []
     others: list[str] = []
+    degraded: list[str] = []
     for tenant in tenants:
+        member = condition_of(tenant, ConditionType.DEGRADED)
         if is_true(_conditions(tenant), ConditionType.READY):
+            if member.get("status") == "True":
+                degraded.append(f"{_name(tenant)}: {text(member.get('reason'))}: {text(member.get('message'))}")
             continue
         condition = condition_of(tenant, ConditionType.READY)
         reason = text(condition.get("reason")) or "no status yet"
         told = f"{_name(tenant)}: {reason}"
         plane = condition_of(tenant, ConditionType.PLANE_READY)
-        (lost if plane.get("reason") == Reason.DATA_LOST else others).append(told)
+        if plane.get("reason") == Reason.DATA_LOST:
+            lost.append(told)
+        elif reason != Reason.PAUSED:
+            others.append(told)
     if lost:
         return failed(
             f"{len(lost)} planes lost their data", "bulkhead tenant why TENANT, before anything else", [*lost, *others]
         )
     if others:
-        return warning(f"{len(others)} of {len(tenants)} Tenants are not Ready", "bulkhead tenant why TENANT", others)
+        cause = f"{len(others)} of {len(tenants)} Tenants are not Ready"
+        return warning(cause, "bulkhead tenant why TENANT", [*others, *degraded])
+    if degraded:
+        return warning(f"planes of {len(degraded)} Tenants are degraded", "bulkhead tenant why TENANT", degraded)
     return ok(f"{len(tenants)} Tenants")
 
 
