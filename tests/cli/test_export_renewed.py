@@ -23,7 +23,7 @@ from workstation.cli.tenant.export import _one, _Renewing, _Written
 from workstation.cli.tenant.exported import Kind
 
 TENANT = {"metadata": {"name": "red"}, "status": {"endpoint": "https://red.example.org", "certificateAuthority": "ca"}}
-REFUSED = f"configmaps: {Unauthorized(401, 'Unauthorized', 'who are you')}"
+REFUSED = f"configmaps: {Unauthorized(401, 'Unauthorized', 'not known')}"
 OBJECT = b'{"metadata": {"name": "mine", "namespace": "space"}}'
 
 
@@ -42,7 +42,7 @@ class Plane:
     async def pages(self, *_: Any, **asked: Any) -> AsyncIterator[Page]:
         self.asked = asked
         if self.shown != b"second":
-            raise Unauthorized(401, "Unauthorized", "who are you")
+            raise Unauthorized(401, "Unauthorized", "not known")
         yield cast(Page, SimpleNamespace(items=[OBJECT]))
 
 

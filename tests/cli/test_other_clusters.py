@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.commands]
 
 
 async def test_a_cluster_without_tenants_is_told_apart_from_a_host(plane_config: KubeConfig, tmp_path: Path) -> None:
-    """Who follows the next step must not install Bulkhead in a tenant."""
+    """A user that follows the next step must not install Bulkhead in a tenant."""
     file = tmp_path / "red.kubeconfig"
     file.write_bytes(to_yaml(plane_config))
     for words in (
