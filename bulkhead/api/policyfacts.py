@@ -39,6 +39,8 @@ ALLOWED_INGRESS_CLASSES: Final = "bulkhead.dev/allowed-ingress-classes"
 INGRESS_HOSTS: Final = "bulkhead.dev/ingress-hosts"
 # StorageClasses that claims may name; none: the host's default one.
 ALLOWED_STORAGE_CLASSES: Final = "bulkhead.dev/allowed-storage-classes"
+# The host's default StorageClasses, which alone claims may name where none is listed above.
+DEFAULT_STORAGE_CLASSES: Final = "bulkhead.dev/default-storage-classes"
 ALLOWED_SNAPSHOT_CLASSES: Final = "bulkhead.dev/allowed-snapshot-classes"
 ALLOWED_DEVICE_CLASSES: Final = "bulkhead.dev/allowed-device-classes"
 # Resources of devices, and huge pages, that pods may ask for: those that the tenant's quota counts.

@@ -42,6 +42,7 @@ class Case:
     host_api: tuple[tuple[str, int], ...] = ()
     reserved: tuple[Reserved, ...] | None = None  # the installation's, unless more was observed on the host
     pod_addresses: tuple[str, ...] = ()
+    default_storage_classes: tuple[str, ...] = ()  # the host's
     issuers: Mapping[Source, Answer] = field(default_factory=dict)  # what is known about identity providers
     route_version: str = ""  # the version in which the host serves TLSRoutes
     cohort: Obj | None = None  # the Cohort that it names, if that exists

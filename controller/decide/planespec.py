@@ -247,6 +247,7 @@ def _offers(case: Case) -> Offers:
         default_priority_class=text_or_none(bounds, "priorityClassName") or case.settings.workload_priority_class or None,
         priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
         storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
+        default_storage_classes=case.default_storage_classes,
         snapshot_classes=tuple(bounds.get("allowedSnapshotClasses") or ()),
         ingress_classes=tuple(ingress.get("classes") or ()),
         ingress_domains=tuple(ingress.get("domains") or ()),

@@ -1,8 +1,8 @@
 """The host's own part of the address space, kept up to date: ranges of Services, pods and nodes, and its API server.
 
-Also servers that trust the host's nodes (`controller.host.servers`). Every replica watches, as it does for the tenants'
-objects. Of a node only its addresses are kept, and of a volume only its servers. Nodes change every few seconds; tenants are
-reconciled again only if a range has appeared or disappeared.
+Also servers that trust the host's nodes (`controller.host.servers`), and the names of its default StorageClasses. Every replica
+watches, as it does for the tenants' objects. Of a node only its addresses are kept, and of a volume only its servers. Nodes
+change every few seconds; tenants are reconciled again only if something of this has appeared or disappeared.
 
 The last address of the API server counts until there is another one: a restarting API server removes its address for a moment,
 and policies that are rendered without it would cut the syncers off.
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bulkhead.api.storageclass import is_default
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_with
@@ -115,10 +116,11 @@ class HostRanges:
             # Neither kind exists until Bulkhead's CRDs are in place.
             watching(client, kinds.SHARED_VOLUMES, servers.of_shared_volume, self._served, optional=True),
         )
+        self._defaults = watching(client, kinds.STORAGE_CLASSES, is_default, self._recount.changed)
         self._classes = watching(client, kinds.TENANT_CLASSES, servers.of_tenant_class, self._served, optional=True)
         # Cached: each reconcile of each tenant needs all of them, and a host may have very many volumes.
         self._beside: tuple[Reserved, ...] | None = None
-        self._informers = (self._services, self._nodes, self._api, *self._storage, self._classes)
+        self._informers = (self._services, self._nodes, self._api, *self._storage, self._defaults, self._classes)
 
     async def run(self) -> None:
         """Keep every informer running until cancelled."""
@@ -133,6 +135,11 @@ class HostRanges:
     def api(self) -> tuple[tuple[str, int], ...]:
         """The real addresses and ports of the host's API server: network policies see addresses after translation."""
         return tuple(sorted(self._listening))
+
+    def default_storage_classes(self) -> tuple[str, ...]:
+        """The names of the host's default StorageClasses."""
+        store = self._defaults.store
+        return tuple(sorted(key.name for key in store.keys() if store.body(key)))  # noqa: SIM118 -- a store, not a dict
 
     def reserved(self) -> tuple[Reserved, ...]:
         """The configured and the observed ranges, each once and in order."""
@@ -176,7 +183,7 @@ class HostRanges:
         self._recount.changed(change)
 
     async def _turn(self) -> None:
-        found = (self.api(), self.reserved())
+        found = (self.api(), self.reserved(), self.default_storage_classes())
         before, self._reported = self._reported, found
         if before is not None and before != found:
             self._on_change()

@@ -31,6 +31,7 @@ def policy_facts(spec: PlaneSpec) -> dict[str, str]:
         facts.ALLOWED_INGRESS_CLASSES: facts.listed(offers.ingress_classes),
         facts.INGRESS_HOSTS: facts.listed(f"{spec.tenant}.{domain}" for domain in offers.ingress_domains),
         facts.ALLOWED_STORAGE_CLASSES: facts.listed(offers.storage_classes),
+        facts.DEFAULT_STORAGE_CLASSES: facts.listed(offers.default_storage_classes),
         facts.ALLOWED_SNAPSHOT_CLASSES: facts.listed(offers.snapshot_classes),
         facts.ALLOWED_DEVICE_CLASSES: facts.listed(name for name, _ in quota.device_classes),
         facts.ALLOWED_RESOURCES: facts.listed((*quota.gpu_resources, *quota.extended_resources)),

@@ -210,15 +210,16 @@ class Offers:
     """What the tenant's objects may name on the host.
 
     default_priority_class: name of the PriorityClass of pods that request none, or one that is not allowed; None for the host's
-    default. priority_classes, storage_classes, snapshot_classes: names of those that they may name. ingress_classes: names of
-    the IngressClasses by which tenants publish, each under `<tenant>.<domain>` of `ingress_domains`. ingress_controllers: the
-    host namespaces of the controllers of those classes. pod_groups: whether the plane serves PodGroups and the syncer mirrors
-    them.
+    default. priority_classes, storage_classes, snapshot_classes: names of those that they may name. default_storage_classes:
+    the host's default ones, which alone they may name if storage_classes is empty. ingress_classes: names of the IngressClasses
+    by which tenants publish, each under `<tenant>.<domain>` of `ingress_domains`. ingress_controllers: the host namespaces of
+    the controllers of those classes. pod_groups: whether the plane serves PodGroups and the syncer mirrors them.
     """
 
     default_priority_class: str | None = None
     priority_classes: tuple[str, ...] = ()
     storage_classes: tuple[str, ...] = ()
+    default_storage_classes: tuple[str, ...] = ()
     snapshot_classes: tuple[str, ...] = ()
     ingress_classes: tuple[str, ...] = ()
     ingress_domains: tuple[str, ...] = ()

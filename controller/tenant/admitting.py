@@ -54,6 +54,7 @@ class Admitting:
             host_api=observed.host_api,
             reserved=observed.reserved,
             pod_addresses=observed.pod_addresses,
+            default_storage_classes=observed.default_storage_classes,
             route_version=self._tools.owned.route_version(),
             cohort=observed.cohort,
             given=observed.given,

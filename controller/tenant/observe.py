@@ -39,6 +39,7 @@ class Observed:
     now: datetime
     host_api: tuple[tuple[str, int], ...] = ()
     reserved: tuple[Reserved, ...] = ()
+    default_storage_classes: tuple[str, ...] = ()
     objects: Mapping[tuple[Resource, Key], Obj] = field(default_factory=dict)
     foreign_namespaces: tuple[str, ...] = ()
     retained: Retained | None = None  # the plane that is kept in a foreign namespace of the tenant's name
@@ -107,6 +108,7 @@ async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj,
         now=now,
         host_api=ranges.api(),
         reserved=ranges.reserved(),
+        default_storage_classes=ranges.default_storage_classes(),
         objects=objects,
         foreign_namespaces=tuple(str(obj["metadata"]["name"]) for obj in foreign if not _of(retained, obj)),
         retained=retained,

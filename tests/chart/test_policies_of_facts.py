@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.storageclass import BETA_DEFAULT, DEFAULT
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
@@ -17,7 +18,6 @@ from bulkhead.kube.resources import (
 )
 from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range
-from syncer.translate.kinds.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
 from tests.chart import admission_ledger as ledger
 from tests.chart.admission_objects import (
     CLOSED,
@@ -194,10 +194,10 @@ async def test_a_claim_from_before_its_class_became_tighter_is_bound_and_changed
 async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: ApiServer, admin: Client, syncer: Client) -> None:
     await in_force(syncer, admin)
     space = "bh-plain-work"
-    facts = policy_facts(plane_spec(tenant="plain"))
+    facts = policy_facts(plane_spec(tenant="plain", offers={"default_storage_classes": ("older", "ordinary", "was-default")}))
     await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space, "annotations": facts}})
-    plain = {DEFAULT_STORAGE_CLASS: "false", BETA_DEFAULT_STORAGE_CLASS: "false"}
-    classes = {"ordinary": {DEFAULT_STORAGE_CLASS: "true"}, "older": {BETA_DEFAULT_STORAGE_CLASS: "true"}, "of-the-host": plain}
+    plain = {DEFAULT: "false", BETA_DEFAULT: "false"}
+    classes = {"ordinary": {DEFAULT: "true"}, "older": {BETA_DEFAULT: "true"}, "of-the-host": plain, "was-default": plain}
     for name, notes in classes.items():
         meta = {"name": name, "annotations": notes}
         made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": "example.org/disk"}
@@ -211,6 +211,10 @@ async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: Api
     async with Client(who, user_agent="tests", field_manager="syncer") as other:
         await until_refused(other, own("of-the-host"), admin)
         assert await refused(other, own("of-the-host"), cleaner=admin) == DEFAULT_CLASS
+        # The controller has not written yet that it no longer is one.
+        assert await refused(other, own("was-default"), cleaner=admin) == DEFAULT_CLASS
+        # Volumes that an admin makes by hand often name a class that the host does not have.
+        assert await refused(other, own("made-by-hand"), cleaner=admin) == DEFAULT_CLASS
         assert await refused(other, own(""), cleaner=admin) == "claim: of a StorageClass that is offered to its tenant"
         assert not await refused(other, own("ordinary"), cleaner=admin)
         assert not await refused(other, own("older"), cleaner=admin)

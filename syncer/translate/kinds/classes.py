@@ -12,12 +12,11 @@ from typing import Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
+from bulkhead.api.storageclass import DEFAULT as DEFAULT_STORAGE_CLASS
+from bulkhead.api.storageclass import is_default
 from bulkhead.api.untrusted import mapping
 from syncer.translate import mergepatch
 
-DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-# What marked it before, and what Kubernetes still honours.
-BETA_DEFAULT_STORAGE_CLASS: Final = "storageclass.beta.kubernetes.io/is-default-class"
 DEFAULT_SNAPSHOT_CLASS: Final = "snapshot.storage.kubernetes.io/is-default-class"
 INGRESS_CONTROLLER: Final = "bulkhead.dev/host"
 SNAPSHOT_CLASS: Final = "VolumeSnapshotClass"
@@ -57,12 +56,6 @@ def default_storage(wanted: Iterable[Obj]) -> str:
 def offered(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
     """The classes of other kinds that are allowed; without a list none."""
     return [candidate for candidate in _named(hosts, allowed) if not _name(candidate).startswith("system-")]
-
-
-def is_default(storage_class: Obj) -> bool:
-    """Whether claims without a class get this one."""
-    annotations = mapping(mapping(storage_class.get("metadata")).get("annotations"))
-    return "true" in (annotations.get(DEFAULT_STORAGE_CLASS), annotations.get(BETA_DEFAULT_STORAGE_CLASS))
 
 
 def storage_class(host: Obj) -> Obj:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api import storageclass
 from bulkhead.api.objects import Obj
 from syncer.translate.kinds import classes
 
@@ -36,8 +37,8 @@ def test_item_35_without_a_list_the_hosts_default_class_is_offered() -> None:
 
 
 def test_the_older_mark_of_a_default_class_counts_as_on_a_host() -> None:
-    older = {"annotations": {classes.BETA_DEFAULT_STORAGE_CLASS: "true"}}
-    neither = {"annotations": {classes.BETA_DEFAULT_STORAGE_CLASS: "false", classes.DEFAULT_STORAGE_CLASS: "no"}}
+    older = {"annotations": {storageclass.BETA_DEFAULT: "true"}}
+    neither = {"annotations": {storageclass.BETA_DEFAULT: "false", classes.DEFAULT_STORAGE_CLASS: "no"}}
     (found,) = classes.offered_storage([host("fast", neither), host("local", older)], frozenset())
     assert classes.default_storage([found]) == "local"
     assert STORAGE.shown(found)["metadata"]["annotations"] == {classes.DEFAULT_STORAGE_CLASS: "true"}
