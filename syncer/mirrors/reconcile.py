@@ -18,6 +18,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed
 from bulkhead.kube.objects import key_of, uid_of
 from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
 from syncer.events import Recorder
 from syncer.mirrors.copies import RETRY_SECONDS, Copies
 from syncer.mirrors.follower import Follower
@@ -38,6 +39,7 @@ _REFUSED_SECONDS: Final = 300.0
 _BY_HOST_SECONDS: Final = 15.0
 _BEHIND_SECONDS: Final = 1.0
 _SOON_SECONDS: Final = 0.2
+_REMEMBERED: Final = 10_000
 # Refusals that say nothing of the object itself.
 _BY_HOST: Final = frozenset({Reason.NAME_TAKEN, Reason.HOST_REFUSED, Reason.QUOTA_EXCEEDED})
 
@@ -69,6 +71,8 @@ class Mirrors:
         self._claims = claims
         self._starved = starved
         self._followers = followers
+        # By UID of a virtual object: the status of its copy, which was withdrawn.
+        self._withdrawn: Remembered[str, Obj] = Remembered(_REMEMBERED)
         self._copies = Copies(caches, host, breaker, followers)
         self._referenced = Referenced(
             caches, host, virtual, references=references, copies=self._copies, recorder=recorder, clock=clock
@@ -110,7 +114,7 @@ class Mirrors:
         try:
             return await self._follow(item, virtual, host)
         except Untranslatable as refused:
-            return await self._withdraw(item, host, refused) or await self._refuse(kind, virtual, host, refused)
+            return await self._not_accepted(item, virtual, host, refused)
 
     # -- the virtual object is gone
 
@@ -216,20 +220,45 @@ class Mirrors:
 
     # -- the virtual object is refused
 
-    async def _withdraw(self, item: Item, host: Obj | None, refused: Untranslatable) -> float | None:
-        """Delete the host copy of a refused object's earlier form, if it may not stay."""
-        if refused.reason in _BY_HOST or (host is not None and KINDS[item.kind].may_stay(host, self._caches.view())):
-            return None
+    async def _not_accepted(self, item: Item, virtual: Obj, host: Obj | None, refused: Untranslatable) -> float:
+        """Say why an object is refused; the host copy of its earlier form, and what it refers to, go unless they may stay."""
+        kind = KINDS[item.kind]
+        if refused.reason in _BY_HOST or (host is not None and kind.may_stay(host, self._caches.view())):
+            return await self._refuse(kind, virtual, host, refused)
+        return await self._withdraw(item, virtual, host) or await self._refuse(kind, virtual, None, refused)
+
+    async def _withdraw(self, item: Item, virtual: Obj, host: Obj | None) -> float | None:
+        """Delete the host copy of a refused object's earlier form, which may not stay."""
+        kind = KINDS[item.kind]
+        if host is not None and kind.status_to_virtual is not None:
+            self._withdrawn[uid_of(virtual)] = kind.status_to_virtual(host, virtual, self._caches.view())
         return await self._unwanted(item, host)
 
+    async def _take_back(self, kind: Translation, virtual: Obj) -> None:
+        """Take the status of a withdrawn copy out of the virtual object.
+
+        Another status than the copy's is not ours: a controller that the tenant runs may serve the object now.
+        """
+        given = self._withdrawn.get(uid_of(virtual))
+        if given is None or kind.status_to_virtual is None:
+            return
+        if self._virtual.shows(virtual, given):
+            none = kind.status_to_virtual({}, virtual, self._caches.view())
+            await self._virtual.status(self._caches.kinds[kind.kind], virtual, none)
+        self._withdrawn.pop(uid_of(virtual), None)
+
     async def _refuse(self, kind: Translation, virtual: Obj, host: Obj | None, refused: Untranslatable) -> float:
-        """Say why an object is refused, by event, and by status where it has no copy and the kind has a place for it."""
+        """Say why an object is refused, by event, and by status where it has no copy and the kind has a place for it.
+
+        A copy that stays is served as before, so its status is followed.
+        """
         self._recorder.warn(virtual, str(refused.reason), str(refused))
         if kind.counted and refusals.is_quota(refused):
             self._starved.add(key_of(virtual), kind.kind)
         if host is None:
             await self._block(kind, virtual, refused)
-        elif kind.was_taken is not None:
+            await self._take_back(kind, virtual)
+        else:
             await self._status(kind, virtual, host)
         if refused.reason in {Reason.NAME_TAKEN, Reason.HOST_REFUSED}:
             return _BY_HOST_SECONDS

@@ -79,6 +79,11 @@ class VirtualWriter:
             return
         self._ahead[uid] = (self._clock.monotonic() + _ECHO_SECONDS, int(version))
 
+    @staticmethod
+    def shows(virtual: Obj, status: Obj) -> bool:
+        """Whether the status of a virtual object says the same as this one."""
+        return podstatus.same(virtual.get("status"), status)
+
     async def status(self, r: Resource, virtual: Obj, desired: Obj) -> Obj | None:
         """Make the status of a virtual object `desired`; returns the object as written, None when it was so already."""
         current = dict(mapping(virtual.get("status")))

@@ -60,6 +60,23 @@ async def shown_class(bed: SyncerBed) -> Obj | None:
     return None
 
 
+async def shows(bed: SyncerBed, *points: Obj, name: str = "shop") -> None:
+    """Wait until the addresses of an Ingress in the plane are these."""
+
+    async def up() -> bool:
+        found = await bed.plane.get(INGRESSES, name, bed.space)
+        return found["status"]["loadBalancer"].get("ingress", []) == list(points)
+
+    await until(up, f"{len(points)} addresses in the plane")
+
+
+async def served(bed: SyncerBed, host: Obj, *points: Obj) -> None:
+    """Give the copy of Ingress "shop" addresses, and wait until the plane shows them."""
+    status = {"loadBalancer": {"ingress": list(points)}}
+    await bed.host.patch(INGRESSES, host["metadata"]["name"], {"status": status}, bed.work, subresource="status")
+    await shows(bed, *points)
+
+
 async def test_item_84_an_ingress_is_published_and_its_address_is_shown(bed: SyncerBed) -> None:
     shown: Obj = await until(lambda: shown_class(bed), "the class in the plane")
     assert shown["spec"] == {"controller": "bulkhead.dev/host"}
@@ -73,19 +90,9 @@ async def test_item_84_an_ingress_is_published_and_its_address_is_shown(bed: Syn
     assert all(key.startswith("bulkhead.dev/") for key in host["metadata"]["annotations"])
     await bed.event("shop", "metadata.annotations", "configuration-snippet")
 
-    async def served(*points: Obj) -> None:
-        status = {"loadBalancer": {"ingress": list(points)}}
-        await bed.host.patch(INGRESSES, host["metadata"]["name"], {"status": status}, bed.work, subresource="status")
-
-        async def up() -> bool:
-            found = await bed.plane.get(INGRESSES, "shop", bed.space)
-            return found["status"]["loadBalancer"].get("ingress", []) == list(points)
-
-        await until(up, f"{len(points)} addresses in the plane")
-
-    await served({"ip": "203.0.113.7", "ports": [{"port": 443, "protocol": "TCP"}]}, {"hostname": "lb.example.org"})
-    await served({"ip": "203.0.113.8"})
-    await served()
+    await served(bed, host, {"ip": "203.0.113.7", "ports": [{"port": 443, "protocol": "TCP"}]}, {"hostname": "lb.example.org"})
+    await served(bed, host, {"ip": "203.0.113.8"})
+    await served(bed, host)
 
 
 async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(bed: SyncerBed) -> None:
@@ -229,6 +236,29 @@ async def test_item_84_a_hand_on_the_host_is_put_right_by_event_and_by_patrol(be
         return bool(repairs._value.get() == before + 1)
 
     await until(counted, "repair counted")
+
+
+async def test_a_refused_ingress_shows_where_its_copy_is_served_and_no_address_once_that_is_withdrawn(bed: SyncerBed) -> None:
+    await publish(bed, "shop", rule(own(bed)))
+    await publish(bed, "theirs", rule(own(bed, "b.")))
+    host = await bed.copied(INGRESSES, "shop")
+    await bed.copied(INGRESSES, "theirs")
+    await served(bed, host, {"ip": "203.0.113.7"})
+    await change(bed, "shop", rules=[rule(f"other.{DOMAIN}")])
+    await bed.event("shop", "spec.rules[0].host", f"other.{DOMAIN}")
+    # Its last accepted form is served on, elsewhere.
+    await served(bed, host, {"ip": "203.0.113.8"})
+    await bed.stop()
+    # A controller of the tenant's own serves it now.
+    theirs = {"loadBalancer": {"ingress": [{"ip": "10.112.0.9"}]}}
+    await bed.plane.patch(INGRESSES, "theirs", {"status": theirs}, bed.space, subresource="status")
+    bed.settings = settings_for(bed.tenant, **OFFER | {"ingressDomains": ["other.example.org"]})
+    await bed.start()
+    for name in ("shop", "theirs"):
+        await bed.uncopied(INGRESSES, name)
+    await shows(bed)
+    await bed.patrolled()
+    await shows(bed, {"ip": "10.112.0.9"}, name="theirs")
 
 
 async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_was_is_withdrawn(bed: SyncerBed) -> None:
