@@ -171,7 +171,7 @@ class Session:
         self.classes = HostClasses(self.caches, plane, host, self._clock)
         self.slices = Slices(self.caches, self.queue, writer, self._clock)
         self.followers = followers(
-            self.caches, self.queue, virtual, plane, slices=self.slices, extent=self.extent, recorder=self.recorder
+            self.caches, self.queue, writer, virtual, plane, slices=self.slices, extent=self.extent, recorder=self.recorder
         )
         self.mirrors = Mirrors(
             self.caches,

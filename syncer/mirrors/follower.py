@@ -48,6 +48,9 @@ class Follower:
     async def before_delete(self, copy: Meta) -> None:
         """The virtual object is proven absent, and its copy is about to be deleted."""
 
+    async def without_copy(self, item: Item, virtual: Obj) -> None:
+        """The object is refused, and the cache has no copy of it."""
+
     def refused(self, error: ApiError, virtual: Obj) -> float | Untranslatable | None:  # noqa: ARG002 -- as above
         """The meaning of a host's refusal: seconds to wait, or a message to the tenant; None for the usual meaning."""
         return None

@@ -14,17 +14,26 @@ from syncer.quota.extent import Extent
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Caches
 from syncer.work import Queue
+from syncer.write.host import HostWriter
 from syncer.write.plane import VirtualWriter
 
 
 def followers(
-    caches: Caches, queue: Queue, virtual: VirtualWriter, plane: Client, *, slices: Slices, extent: Extent, recorder: Recorder
+    caches: Caches,
+    queue: Queue,
+    host: HostWriter,
+    virtual: VirtualWriter,
+    plane: Client,
+    *,
+    slices: Slices,
+    extent: Extent,
+    recorder: Recorder,
 ) -> Mapping[str, Follower]:
     """The follower of each kind."""
     own = (
         Services(caches, queue, extent),
         slices,
-        VolumeClaims(caches, queue, virtual, Volumes(plane), recorder),
+        VolumeClaims(caches, queue, host, virtual, volumes=Volumes(plane), recorder=recorder),
         Budgets(caches, queue),
     )
     return {kind: Follower(kind) for kind in KINDS} | {follower.kind.kind: follower for follower in own}

@@ -258,6 +258,7 @@ class Mirrors:
         if host is None:
             await self._block(kind, virtual, refused)
             await self._take_back(kind, virtual)
+            await self._followers[kind.kind].without_copy(Item(kind.kind, key_of(virtual)), virtual)
         else:
             await self._status(kind, virtual, host)
         if refused.reason in {Reason.NAME_TAKEN, Reason.HOST_REFUSED}:

@@ -3,6 +3,7 @@
 new claim of a snapshot -> waits until the snapshot's copy is on the host, which queues it
 host claim bound        -> `volumes` binds the virtual claim, then its status is written
     new, virtual bound  -> made a second time: the tenant reads that the data is lost
+host claim gone, and refused now -> volume Failed and virtual claim Lost, until the host claim is made again
 virtual claim gone      -> `volumes` releases its volume, then the host claim is deleted
 """
 
@@ -22,17 +23,22 @@ from syncer.translate.kinds import snapshot, volumeclaim
 from syncer.translate.references import CLAIM
 from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
+from syncer.write.host import HostWriter
 from syncer.write.plane import VirtualWriter
 
 _MOST_WAITING: Final = 10_000
 _LOST: Final = "the host no longer has the volume of this claim and makes a new, empty one; what the volume held is not in it"
+_GONE: Final = "the host no longer has the volume of this claim, and makes no other now; other events of the claim say why"
 
 
 class VolumeClaims(Follower):
     """Remembers which claims wait for which host snapshot, and has volumes bound and released."""
 
-    def __init__(self, caches: Caches, queue: Queue, virtual: VirtualWriter, volumes: Volumes, recorder: Recorder) -> None:
+    def __init__(
+        self, caches: Caches, queue: Queue, host: HostWriter, virtual: VirtualWriter, *, volumes: Volumes, recorder: Recorder
+    ) -> None:
         super().__init__(CLAIM)
+        self._host = host
         self._recorder = recorder
         self._caches = caches
         self._queue = queue
@@ -71,12 +77,24 @@ class VolumeClaims(Follower):
         """Bind the claim to its volume; the status is for the claim that has it."""
         if volumeclaim.has_lost_its_volume(virtual, host):
             self._recorder.warn(virtual, str(Reason.VOLUME_LOST), _LOST)
+        if volumeclaim.had_volume(virtual) and not volumeclaim.is_bound(host):
+            await self._volumes.fail(uid_of(virtual))
         await self._volumes.bind(virtual, host)
         if not volumeclaim.is_bound(host) or (virtual.get("spec") or {}).get("volumeName"):
             return virtual
         # The cache still shows the claim without the volume that it was given just now.
         fresh = await self._virtual.read(PERSISTENT_VOLUME_CLAIMS, key_of(virtual))
         return fresh if fresh is not None and uid_of(fresh) == uid_of(virtual) else None
+
+    async def without_copy(self, item: Item, virtual: Obj) -> None:
+        """Show a claim as lost that had a volume, once the host itself says that the copy is gone."""
+        if not volumeclaim.had_volume(virtual) or (virtual.get("status") or {}).get("phase") == volumeclaim.LOST:
+            return
+        if await self._host.read(PERSISTENT_VOLUME_CLAIMS, self._caches.host_key(CLAIM, item.key)) is not None:
+            return
+        self._recorder.warn(virtual, str(Reason.VOLUME_LOST), _GONE)
+        await self._volumes.fail(uid_of(virtual))
+        await self._virtual.status(PERSISTENT_VOLUME_CLAIMS, virtual, {"phase": volumeclaim.LOST})
 
     async def before_delete(self, copy: Meta) -> None:
         """Release the volume first: after a crash the host claim is all that still shows that this is to be done."""

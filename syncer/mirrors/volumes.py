@@ -1,6 +1,7 @@
 """The tenant's side of a bound claim: its PersistentVolume, the binding, and the end of the volume with its claim.
 
     host claim bound -> virtual PersistentVolume created, marked Bound -> virtual claim gets volumeName -> its status says Bound
+    host claim gone, or without a volume again -> volume Failed, until the host has bound the claim again
     virtual claim gone -> volume Released and deleted -> host claim deleted (by `reconcile`): a crash in between loses nothing
 
 The plane runs no volume binder: what it would write is written here. Volumes that a tenant created itself are never touched.
@@ -23,6 +24,7 @@ from syncer.translate.kinds import volumeclaim
 _log = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 20_000
+_GONE: Final = "the host no longer has this volume"
 
 
 class Volumes:
@@ -75,8 +77,22 @@ class Volumes:
         metrics.virtual_write("PersistentVolumeClaim", "patch")
         await self._plane.patch(PERSISTENT_VOLUME_CLAIMS, key.name, body, key.namespace)
 
-    async def _phase(self, volume: Obj, phase: str) -> None:
-        body = {"metadata": {"uid": uid_of(volume)}, "status": {"phase": phase}}
+    async def fail(self, claim_uid: str) -> None:
+        """Show that the host no longer has a volume for a claim.
+
+        The virtual volume stays: a scheduler of the tenant's own places pods only where the volumes of their claims exist, and
+        a claim may get its next volume only after its pod was placed.
+        """
+        self._known.pop(claim_uid, None)
+        try:
+            volume = await self._plane.get(PERSISTENT_VOLUMES, volumeclaim.volume_name(claim_uid))
+            if marks.is_platforms(volume) and (volume.get("status") or {}).get("phase") == "Bound":
+                await self._phase(volume, "Failed", _GONE)
+        except (NotFound, Conflict):
+            return
+
+    async def _phase(self, volume: Obj, phase: str, message: str | None = None) -> None:
+        body = {"metadata": {"uid": uid_of(volume)}, "status": {"phase": phase, "message": message}}
         metrics.virtual_write("PersistentVolume", "status")
         await self._plane.patch(PERSISTENT_VOLUMES, volume["metadata"]["name"], body, subresource="status")
 

@@ -200,6 +200,38 @@ async def test_a_claim_whose_volume_the_host_has_lost_says_that_it_gets_an_empty
     assert after["metadata"]["uid"] != host["metadata"]["uid"]
 
 
+async def test_a_claim_that_is_refused_after_the_host_lost_its_volume_is_lost_until_it_has_another(bed: SyncerBed) -> None:
+    await claim(bed, "data", storageClassName="ordinary")
+    host = await provision(bed, "data")
+    volume = (await bound(bed, "data"))["spec"]["volumeName"]
+
+    async def shown(claims: str, volumes: str) -> None:
+        async def now() -> bool:
+            above = (await virtual_claim(bed, "data"))["status"], (await bed.plane.get(PERSISTENT_VOLUMES, volume))["status"]
+            return (above[0]["phase"], above[1]["phase"]) == (claims, volumes)
+
+        await until(now, f"claim {claims}, volume {volumes}")
+
+    async def offered(**offer: Any) -> None:
+        bed.settings = settings_for(bed.tenant, **offer)
+        await bed.start()
+
+    await bed.stop()
+    await bed.host.delete(PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"], bed.work)
+    await bed.host.patch(PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"], {"metadata": {"finalizers": None}}, bed.work)
+    await offered(allowedStorageClasses=["fast"])
+    await bed.event("data", "makes no other now", reason="VolumeLost")
+    await bed.event("data", "offered: fast", reason="NotAllowed")
+    await shown("Lost", "Failed")
+    await bed.stop()
+    await offered()
+    await bed.copied(PERSISTENT_VOLUME_CLAIMS, "data")
+    await shown("Pending", "Failed")
+    await provision(bed, "data", "2Gi")
+    await shown("Bound", "Bound")
+    assert not (await bed.plane.get(PERSISTENT_VOLUMES, volume))["status"].get("message")
+
+
 async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: SyncerBed) -> None:
     await claim(bed, "data")
     old = await provision(bed, "data")

@@ -23,6 +23,7 @@ from syncer.translate.schema import NAME, QUANTITY, Dropped, ListOf, OneOf, Refu
 from syncer.translate.view import TenantView
 
 DRIVER: Final = "volumes.bulkhead.dev"
+LOST: Final = "Lost"  # the phase of a claim that had a volume
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 _MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
@@ -106,6 +107,12 @@ def as_made(view: TenantView, host: Obj) -> TenantView:
 def is_bound(host: Obj) -> bool:
     """Whether the host has given the claim a volume."""
     return mapping(host.get("status")).get("phase") == "Bound" and bool(mapping(host.get("spec")).get("volumeName"))
+
+
+def had_volume(virtual: Obj) -> bool:
+    """Whether a virtual claim was given its volume."""
+    uid = mapping(virtual.get("metadata")).get("uid")
+    return isinstance(uid, str) and mapping(virtual.get("spec")).get("volumeName") == volume_name(uid)
 
 
 def has_lost_its_volume(virtual: Obj, host: Obj) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from bulkhead.api.objects import Obj
-from bulkhead.kube.errors import ApiError, Forbidden, Unprocessable
+from bulkhead.kube.errors import ApiError, Forbidden, NotFound, Unprocessable
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.mirrors.services import Services
@@ -105,7 +105,7 @@ def test_a_claim_waits_for_its_snapshot_and_is_queued_when_it_comes() -> None:
     caches: Any = SimpleNamespace(
         host={snapshot.KIND: snapshots}, settings=SimpleNamespace(work_namespace="work"), origin=lambda meta: meta
     )
-    claims = VolumeClaims(caches, queue, nothing, nothing, nothing)
+    claims = VolumeClaims(caches, queue, nothing, nothing, volumes=nothing, recorder=nothing)
     item = Item(CLAIM, Key("space", "restored"))
     desired = {"spec": {"dataSource": {"kind": snapshot.KIND, "name": "nightly-1"}}}
 
@@ -137,7 +137,7 @@ async def test_a_volume_that_an_older_copy_of_the_plane_lacks_is_made_again() ->
 
     nothing: Any = None
     plane: Any = Plane()
-    claims = VolumeClaims(nothing, nothing, nothing, Volumes(plane), nothing)
+    claims = VolumeClaims(nothing, nothing, nothing, nothing, volumes=Volumes(plane), recorder=nothing)
     name = volumeclaim.volume_name("u-1")
     virtual = {"metadata": {"namespace": "space", "name": "data", "uid": "u-1"}, "spec": {"volumeName": name}}
     host = {"spec": {"volumeName": "pv-7"}, "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
@@ -161,9 +161,14 @@ async def test_a_volume_that_an_older_copy_of_the_plane_lacks_is_made_again() ->
 async def test_a_claim_that_gets_an_empty_volume_in_place_of_its_own_says_so(above: Obj, below: Obj, told: list[str]) -> None:
     """As after a restore of the plane from before the claim was deleted: its pods would take the volume for new."""
     reasons: list[str] = []
+
+    async def get(*_: Any) -> Obj:
+        raise NotFound(404, "NotFound", "no volume")
+
     nothing: Any = None
+    plane: Any = SimpleNamespace(get=get)
     recorder: Any = SimpleNamespace(warn=lambda _virtual, reason, _text: reasons.append(reason))
-    claims = VolumeClaims(nothing, nothing, nothing, Volumes(nothing), recorder)
+    claims = VolumeClaims(nothing, nothing, nothing, nothing, volumes=Volumes(plane), recorder=recorder)
     virtual = {"metadata": {"namespace": "space", "name": "data", "uid": "u-1"}, "spec": above}
     await claims.before_status(virtual, {"metadata": {}, "status": {"phase": "Pending"}} | below)
     assert reasons == told
