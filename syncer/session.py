@@ -398,10 +398,10 @@ class Session:
         self.mirrors.forget_plane()
         self.pods.forget_plane()
 
-    def _accepted(self) -> None:
+    def _accepted(self, seconds: float) -> None:
         """An admin accepted the plane's data: objects that it does not have are checked now, and deleted on the host."""
         self._replaced()
-        self.breaker.accept()
+        self.breaker.accept(seconds)
         self.patrol.round()
 
     async def drain(self) -> None:

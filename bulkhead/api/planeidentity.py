@@ -1,6 +1,6 @@
 """Which data a plane has: what the host remembers of it, and whether the plane that answers is still that one.
 
-    syncer ──> ConfigMap plane-identity in the plane's namespace: UID of kube-system, highest revision, quarantine
+    syncer ──> ConfigMap plane-identity in the plane's namespace: UID of kube-system, highest revision, quarantine, acceptance
                    └──> controller: DataLost, `bulkhead tenant accept-data`
 
 A plane whose volume was lost comes up empty with another UID; one that was restored from an older copy has an older revision.
@@ -9,6 +9,7 @@ Then what the host holds was made for data that is gone. Pure.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api.untrusted import mapping, text
@@ -17,6 +18,10 @@ NAME: Final = "plane-identity"
 UID_KEY: Final = "clusterUID"
 REVISION_KEY: Final = "highestRevision"
 QUARANTINE_KEY: Final = "quarantine"
+# When an admin's acceptance of the plane's data was noticed.
+ACCEPTED_KEY: Final = "acceptedAt"
+# So long after it, what the plane does not have is deleted on the host without a limit.
+ACCEPTED_SECONDS: Final = 600.0
 # Beside it, from the first pod on that the host has placed (`syncer/write/placed.py`).
 PLACED_NAME: Final = "placed-pods-recent"
 _LONGEST: Final = 256
@@ -37,6 +42,7 @@ class Recorded:
     uid: str = ""
     revision: int = 0
     quarantine: str = ""
+    accepted: str = ""  # a timestamp
 
 
 def recorded(config_map: Mapping[str, Any] | None) -> Recorded:
@@ -44,7 +50,17 @@ def recorded(config_map: Mapping[str, Any] | None) -> Recorded:
     data = mapping(mapping(config_map).get("data"))
     revision = text(data.get(REVISION_KEY))
     number = int(revision) if len(revision) < 20 and revision.isascii() and revision.isdigit() else 0
-    return Recorded(text(data.get(UID_KEY))[:_LONGEST], number, text(data.get(QUARANTINE_KEY))[:_LONGEST])
+    uid, quarantine, accepted = (text(data.get(key))[:_LONGEST] for key in (UID_KEY, QUARANTINE_KEY, ACCEPTED_KEY))
+    return Recorded(uid, number, quarantine, accepted)
+
+
+def seconds_accepted(record: Recorded, now: datetime) -> float:
+    """For how many seconds more an acceptance counts; 0 if there is none, or if its time is wrong."""
+    try:
+        age = (now - datetime.fromisoformat(record.accepted)).total_seconds()
+    except (ValueError, TypeError):  # not a time, or one without a zone
+        return 0.0
+    return max(0.0, ACCEPTED_SECONDS - abs(age))
 
 
 def judge(record: Recorded, seen: Observed) -> str:

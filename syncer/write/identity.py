@@ -9,7 +9,8 @@ ConfigMap (`bulkhead tenant accept-data`); the plane as it then is becomes the o
 A syncer that starts and finds no record takes that for an acceptance if the record of placed pods is still there, which lies
 beside it; no tenant can delete either. Where both are missing, the plane is new, and there is nothing to accept. Or its whole
 namespace was lost while the host still has its objects: then the mass-delete breaker has to count. So for a tenant that never
-had a pod, an acceptance while its syncer is stopped leaves the breaker counting.
+had a pod, an acceptance while its syncer is stopped leaves the breaker counting. An acceptance stands in the record with its
+time, so that it counts on if the syncer starts again before everything is deleted.
 
     before a host delete ──> trusted() ──> fresh read of kube-system ──> same UID? revision not behind? ──> go
 """
@@ -25,6 +26,8 @@ from bulkhead.api.conditions import timestamp
 from bulkhead.api.labels import QUARANTINED
 from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import (
+    ACCEPTED_KEY,
+    ACCEPTED_SECONDS,
     NAME,
     PLACED_NAME,
     QUARANTINE_KEY,
@@ -34,6 +37,7 @@ from bulkhead.api.planeidentity import (
     Recorded,
     judge,
     recorded,
+    seconds_accepted,
 )
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
@@ -70,9 +74,12 @@ class PlaneIdentity:
         self._written = 0
         self._checked = self._read_at = float("-inf")
         self._turn = asyncio.Lock()
-        # Called once the plane's data is not believed, and once an operator has accepted the plane as it is.
+        # The acceptance that an earlier process has recorded; None once this one has established the plane.
+        self._earlier: Recorded | None = Recorded()
+        # Called once the plane's data is not believed, and once an operator has accepted the plane as it is: with the seconds
+        # for which that counts.
         self.on_quarantined: Callable[[], object] = lambda: None
-        self.on_accepted: Callable[[], object] = lambda: None
+        self.on_accepted: Callable[[float], object] = lambda _: None
 
     @property
     def quarantine(self) -> str:
@@ -152,13 +159,15 @@ class PlaneIdentity:
         before_it = self._recorded.quarantine
         if not self._established or before_it:
             self._remember(await self._read())
+            self._earlier = None if self._earlier is None else self._recorded
             # Remembered, because a write that follows may fail, or be done without an answer.
             self._accepted = self._accepted or bool(before_it)
         if not self._recorded.uid:
             self._accepted = self._accepted or await self._has_placed()
             before = self._highest = seen.revision
             # A restore may have left a note where nothing else is known.
-            await self._write(Recorded(seen.uid, seen.revision, self._recorded.quarantine))
+            at = timestamp(self._clock.now()) if self._accepted and not self._recorded.quarantine else ""
+            await self._write(Recorded(seen.uid, seen.revision, self._recorded.quarantine, at))
             _log.info("plane identity recorded: %s at revision %d", seen.uid, seen.revision)
         floor = Recorded(self._recorded.uid, max(before, self._recorded.revision), self._recorded.quarantine)
         reason = judge(floor, seen)
@@ -167,12 +176,18 @@ class PlaneIdentity:
         elif not reason and began - self._read_at >= READ_SECONDS:
             reason = await self._noted()
         metrics.QUARANTINED.set(1 if reason else 0)
-        accepted, self._accepted = self._accepted and not reason, False
-        if accepted:
+        left = 0.0 if reason else self._seconds_accepted()
+        self._accepted, self._earlier = False, None
+        if left > 0:
             _log.warning("the plane is accepted as it is: what it does not have is deleted on the host")
-            self.on_accepted()
+            self.on_accepted(left)
         self._established = True
         self._checked = began
+
+    def _seconds_accepted(self) -> float:
+        if self._accepted:
+            return ACCEPTED_SECONDS
+        return 0.0 if self._earlier is None else seconds_accepted(self._earlier, self._clock.now())
 
     async def _observe(self) -> Observed | None:
         found = await self._virtual.list(NAMESPACES, field_selector="metadata.name=kube-system")
@@ -220,6 +235,7 @@ class PlaneIdentity:
         # A quarantine ends with the ConfigMap alone, and the controller may have written one.
         data = {UID_KEY: record.uid, REVISION_KEY: str(record.revision)}
         data |= {QUARANTINE_KEY: record.quarantine} if record.quarantine else {}
+        data |= {ACCEPTED_KEY: record.accepted} if record.accepted else {}
         # The label tells the controller, which reads the record only when it looks at the tenant, that it has to look.
         marks = {"labels": {QUARANTINED: "true"}} if record.quarantine else {}
         body: Obj = {"metadata": {"name": NAME} | marks, "data": data}

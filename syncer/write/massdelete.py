@@ -18,8 +18,6 @@ from syncer.watch.deletions import ObservedDeletions
 _log = logging.getLogger(__name__)
 
 WINDOW_SECONDS: Final = 60.0
-# So long after a plane was accepted as it is, what it does not have is deleted without a limit.
-ACCEPTED_SECONDS: Final = 600.0
 
 
 class MassDeleteBreaker:
@@ -53,9 +51,9 @@ class MassDeleteBreaker:
         self._times.append(now)
         return True
 
-    def accept(self) -> None:
-        """An admin knows what the plane has lost, and accepts the data that it has."""
-        self._accepted_until = self._clock.monotonic() + ACCEPTED_SECONDS
+    def accept(self, seconds: float) -> None:
+        """An admin knows what the plane has lost, and accepts the data that it has; that counts for so long."""
+        self._accepted_until = self._clock.monotonic() + seconds
         self._times.clear()
         self.open = False
         metrics.MASS_DELETE.set(0)

@@ -28,7 +28,8 @@ async def test_a_plane_whose_data_was_replaced_is_listed_and_compared_again(turn
     for memory in memories:
         memory["known"] = "before"
     session.breaker.open = True
-    getattr(session.identity, turn)()
+    told = (60.0,) if turn == "on_accepted" else ()
+    getattr(session.identity, turn)(*told)
     assert len(listed) == len(session.caches.virtual) > 0
     assert all(informer in listed for informer in session.caches.virtual.values())
     assert not any(memories)

@@ -5,14 +5,14 @@ from typing import Any, cast
 import pytest
 
 from bulkhead.api.objects import Obj
-from bulkhead.api.planeidentity import PLACED_NAME
+from bulkhead.api.planeidentity import ACCEPTED_SECONDS, PLACED_NAME
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound, Throttled, Timeout
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.watch.deletions import ObservedDeletions
 from syncer.write.identity import CHECK_SECONDS, READ_SECONDS, PlaneIdentity
-from syncer.write.massdelete import ACCEPTED_SECONDS, MassDeleteBreaker
+from syncer.write.massdelete import MassDeleteBreaker
 from tests.kit.fakeclock import FakeClock
 
 KEY = Key("", "kube-public")
@@ -92,7 +92,7 @@ def _told(identity: PlaneIdentity) -> list[str]:
     """What the rest of the syncer is told."""
     told: list[str] = []
     identity.on_quarantined = lambda: told.append("quarantined")
-    identity.on_accepted = lambda: told.append("accepted")
+    identity.on_accepted = lambda _: told.append("accepted")
     return told
 
 
@@ -122,7 +122,7 @@ async def test_a_revision_seen_before_the_question_counts() -> None:
 async def test_a_plane_that_is_lost_while_nothing_changes_is_noticed_and_accepted_once() -> None:
     identity, plane, clock = _made()
     accepted: list[float] = []
-    identity.on_accepted = lambda: accepted.append(clock.monotonic())
+    identity.on_accepted = lambda _: accepted.append(clock.monotonic())
     await identity.establish()
     plane.uid = "another"
     await identity._refresh()
@@ -179,7 +179,8 @@ async def test_a_record_that_is_missing_at_the_start_was_deleted_if_the_one_besi
     identity, _plane, clock = _made(host)
     heard = _told(identity)
     await identity.establish()
-    assert host.data == {"clusterUID": "plane", "highestRevision": "100"}
+    accepted = {"acceptedAt": "2026-01-01T00:00:00Z"} if placed else {}
+    assert host.data == {"clusterUID": "plane", "highestRevision": "100"} | accepted
     assert heard == told
     clock.advance(CHECK_SECONDS)
     await identity._refresh()
@@ -202,7 +203,7 @@ async def test_an_acceptance_counts_although_its_record_could_not_be_written_at_
     # Before the next look at the plane is due.
     await identity._refresh()
     assert heard == ["quarantined", "accepted"]
-    assert host.data == {"clusterUID": "another", "highestRevision": "100"}
+    assert host.data == {"clusterUID": "another", "highestRevision": "100", "acceptedAt": "2026-01-01T00:00:30Z"}
     assert await identity.trusted()
     # The same for a syncer that has just started.
     host.data, host.lost, host.placed = {}, [Timeout("no answer")], True
@@ -214,11 +215,42 @@ async def test_an_acceptance_counts_although_its_record_could_not_be_written_at_
     assert heard == ["accepted"]
 
 
+async def test_an_acceptance_counts_on_for_a_syncer_that_starts_before_its_time_is_over() -> None:
+    """What the plane lost may be thousands of objects, and the breaker would stop a new process at the hundredth."""
+    host = _Host()
+    host.data, host.placed = {}, True
+
+    async def started(after: float) -> list[float]:
+        identity, plane, clock = _made(host)
+        plane.revision = 110
+        clock.advance(after)
+        heard: list[float] = []
+        identity.on_accepted = heard.append
+        for _ in range(2):
+            await identity.establish()
+            identity.saw("105")
+            await identity.flush()
+            identity._established = False  # the plane did not answer for a moment
+        return heard
+
+    assert await started(0) == [ACCEPTED_SECONDS]
+    assert await started(500) == [100.0]
+    assert await started(ACCEPTED_SECONDS) == []
+    # By a clock that is behind, for no longer than its time either.
+    host.data["acceptedAt"] = "2026-01-01T00:01:00Z"
+    assert await started(0) == [540.0]
+    for odd in ("2027-01-01T00:00:00Z", "2026-01-01T00:00:00", "soon", ""):
+        host.data["acceptedAt"] = odd
+        assert await started(0) == []
+    host.data |= {"acceptedAt": "2026-01-01T00:00:00Z", "quarantine": "recovered from member plane-2"}
+    assert await started(0) == []
+
+
 def test_once_a_plane_is_accepted_nothing_is_counted_for_a_while() -> None:
     clock = FakeClock()
     breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
     assert [breaker.allow() for _ in range(4)] == [True, True, False, False]
-    breaker.accept()
+    breaker.accept(ACCEPTED_SECONDS)
     assert not breaker.open
     assert all(breaker.allow() for _ in range(100))
     clock.advance(ACCEPTED_SECONDS)
