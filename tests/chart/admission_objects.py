@@ -122,6 +122,17 @@ def network_policy(**rules: Any) -> dict[str, Any]:
     return policy | {"apiVersion": "networking.k8s.io/v1"}
 
 
+def of_many(peers: int) -> dict[str, Any]:
+    """A network policy that names so many sets of pods, by three labels each."""
+    rules = [{"from": [{"podSelector": {"matchLabels": {"a": "b", "c": str(peer), "e": "f"}}} for peer in range(peers)]}]
+    return network_policy(ingress=rules)
+
+
+def at_ports(number: int) -> dict[str, Any]:
+    """A network policy that names so many ports."""
+    return network_policy(egress=[{"to": [{"podSelector": {}}], "ports": [{"port": port + 1} for port in range(number)]}])
+
+
 ADDRESS = TEAM_A.address(20)
 
 

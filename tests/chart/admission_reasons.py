@@ -160,6 +160,11 @@ REASONS: dict[str, tuple[str, ...]] = {
     "service: selects only pods of its own tenant": ("node ports of another tenant's pods", "another tenant's pods"),
     "network policy: from pods of its own tenant only": ("a policy for everyone", "a policy for another tenant"),
     "network policy: to pods of its own tenant only": ("a policy for address blocks",),
+    "network policy: at most 6000 ports, labels, expressions and values": (
+        "a policy of very many pods",
+        "a policy of very many ports",
+        "a policy for very many labels",
+    ),
     "resource claim: devices of the classes that are offered, by count": (
         "a claim for devices of the host",
         "a claim for a class that the tenant's own does not offer",
@@ -391,6 +396,7 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
         "not taken back by its word",
     ),
     **ledger.REASONS_OF_CHANGES,
+    "network policy: at most 6000 ports, labels, expressions and values": ("a policy of very many pods now",),
     "pod: sets and lifts scheduling gates of its tenant only": ("past a queue's gate",),
     "pod: tolerates only taints that its tenant's class lists": ("another taint later",),
     "pod: has at most 3072 terms, expressions and values in affinity, spreading, node selector and tolerations": (

@@ -15,6 +15,7 @@ from tests.chart.admission_objects import (
     SLICE_LABELS,
     TEAM_A,
     Change,
+    at_ports,
     beside,
     budget,
     by_values,
@@ -29,6 +30,7 @@ from tests.chart.admission_objects import (
     mirrored,
     network_policy,
     node_ports,
+    of_many,
     of_node,
     of_size,
     of_tokens,
@@ -180,6 +182,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a policy for everyone": network_policy(ingress=[{}]),
     "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
     "a policy for another tenant": network_policy(ingress=[{"from": [{"podSelector": {}, "namespaceSelector": {}}]}]),
+    "a policy of very many pods": of_many(2001),
+    "a policy of very many ports": at_ports(6001),
+    "a policy for very many labels": network_policy(
+        podSelector={"matchExpressions": [{"key": "a", "operator": "In", "values": [str(value) for value in range(6000)]}]}
+    ),
     "a claim for devices of the host": devices({"deviceClassName": "of-the-host"}),
     "a claim for one of several": devices(choice({"deviceClassName": "of-the-host"})),
     "a claim that tells the driver": devices(config=[{"opaque": {"driver": "example.org", "parameters": {"a": 1}}}]),
@@ -377,6 +384,8 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "node ports": node_ports(30000, 32767),
     "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),
     "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),
+    "as large a policy as may be": of_many(2000),
+    "a policy of as many ports as may be": at_ports(6000),
     "a pod group": pod_group(schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]}, disruptionMode="Pod"),
     "a pod of a group": pod(schedulingGroup={"podGroupName": "x"}),
     "a snapshot of a claim": snapshot(),
@@ -445,6 +454,7 @@ CHANGES: dict[str, Change] = {
     "very many tokens now": Change(
         of_tokens({"token-a": "YQ=="}), {"data": {f"token-{number}": "YQ==" for number in range(16)}}
     ),
+    "a policy of very many pods now": Change(network_policy(), {"spec": {"ingress": of_many(2001)["spec"]["ingress"]}}),
     "a budget by very many labels now": Change(budget(), {"spec": {"selector": by_values(100)}}),
     "certificates for very many hosts now": Change(ingress("team-a.x.org"), {"spec": {"tls": certificates(201)}}),
     "a long word why a gate is shut": Change(GATED, {"status": {"conditions": [SHUT | {"reason": "r" * 129}]}}, "status"),

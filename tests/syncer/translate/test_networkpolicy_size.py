@@ -8,6 +8,7 @@ import pytest
 from bulkhead.api.objects import Obj
 from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds.networkpolicy import MOST_TERMS, MOST_TERMS_OF_TENANT, beyond, terms, to_host
+from tests.kit.helmchart import ROOT
 from tests.kit.translationsamples import VIEW
 
 
@@ -49,6 +50,16 @@ def test_too_much_is_refused_and_says_what_to_do(name: str) -> None:
 def test_what_is_within_the_bound_passes() -> None:
     own = policy(ingress=[{"from": [peer(each) for each in range(150)], "ports": [{"port": 80}]} for _ in range(10)])
     assert len(to_host(own, VIEW)["spec"]["ingress"]) == 10
+
+
+def test_whatever_passes_is_within_the_bound_of_the_hosts_policy() -> None:
+    """Each selector of the host has at most two labels more than the tenant's, which has one term or more."""
+    own = policy(ingress=[{"from": [peer(number) for number in range(size)]} for size in (500, 500, 500, 499)])
+    assert terms(own["spec"]) == MOST_TERMS
+    spec = to_host(own, VIEW)["spec"]
+    named = [spec["podSelector"], *(source["podSelector"] for rule in spec["ingress"] for source in rule["from"])]
+    assert sum(len(selector["matchLabels"]) for selector in named) == 3 * MOST_TERMS - 1
+    assert f"<= {3 * MOST_TERMS}\n" in (ROOT / "charts/bulkhead/templates/admission-networks.yaml").read_text()
 
 
 def test_counting_stops_where_it_is_too_much_and_follows_no_depth() -> None:
