@@ -19,6 +19,7 @@ from tests.chart.admission_objects import (
     service,
     service_ports,
     with_path,
+    with_paths,
 )
 
 LABEL = {"metadata": {"labels": {"app": "db"}}}
@@ -44,6 +45,7 @@ KEPT: dict[str, Change] = {
         "an ingress with a default backend": ingress(
             "team-a.x.org", defaultBackend={"service": {"name": "w", "port": {"number": 1}}}
         ),
+        "an ingress of very many paths": with_paths(201),
         "an ingress with another path": with_path(path="/a;", pathType="ImplementationSpecific"),
         "endpoints beyond the networks of pods": endpoints("172.31.255.1"),
         "a budget in per cent": budget(minAvailable="50%"),

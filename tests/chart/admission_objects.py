@@ -181,6 +181,13 @@ def with_path(**fields: Any) -> dict[str, Any]:
     return made
 
 
+def with_paths(number: int) -> dict[str, Any]:
+    made = ingress("team-a.x.org", "b.team-a.x.org")
+    first, second = (rule["http"] for rule in made["spec"]["rules"])
+    second["paths"] = [first["paths"][0] | {"path": f"/{path}"} for path in range(number - 1)]
+    return made
+
+
 def pod_group(**spec: Any) -> dict[str, Any]:
     content = {"schedulingPolicy": {"gang": {"minCount": 3}}} | spec
     return mirrored("PodGroup", spec=content) | {"apiVersion": "scheduling.k8s.io/v1alpha2"}

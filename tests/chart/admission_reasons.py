@@ -280,6 +280,10 @@ REASONS: dict[str, tuple[str, ...]] = {
     "disruption budget: its selector has at most 103 labels, expressions and values": ("a budget by very many labels",),
     "secret: at most 16 tokens of a pod, of at most 8192 bytes each": ("very many tokens", "a very long token"),
     "ingress: at most 200 hosts in all certificates": ("certificates for very many hosts",),
+    "ingress: at most 200 paths, of at most 512 characters each": (
+        "an ingress of very many paths",
+        "an ingress with a very long path",
+    ),
     "disruption budget: selects pods of one namespace of its own tenant": (
         "a budget of every pod",
         "a budget of another tenant's pods",
@@ -348,6 +352,7 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
     "disruption budget: minAvailable must be a number": ("a budget in per cent now",),
     "disruption budget: its selector has at most 103 labels, expressions and values": ("a budget by very many labels now",),
     "ingress: at most 200 hosts in all certificates": ("certificates for very many hosts now",),
+    "ingress: at most 200 paths, of at most 512 characters each": ("an ingress of very many paths now",),
     "secret: at most 16 tokens of a pod, of at most 8192 bytes each": ("very many tokens now",),
     "pod: the conditions of its readiness gates have short texts": (
         "a long word why a gate is shut",

@@ -43,6 +43,7 @@ from tests.chart.admission_objects import (
     snapshot,
     with_endpoint,
     with_path,
+    with_paths,
 )
 
 DEVICE_MOUNTS = "/var/run/nvidia-container-devices"
@@ -321,6 +322,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a budget that keeps what is not healthy": budget(unhealthyPodEvictionPolicy="IfHealthyBudget"),
     "a budget that does not say what is not healthy": budget(unhealthyPodEvictionPolicy=None),
     "a budget by very many labels": budget(selector=by_values(100)),
+    "an ingress of very many paths": with_paths(201),
+    "an ingress with a very long path": with_path(path="/" + 512 * "a"),
     "certificates for very many hosts": ingress("team-a.x.org", tls=certificates(201)),
 }
 ALLOWED: dict[str, dict[str, Any]] = {
@@ -330,6 +333,8 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "no endpoints": endpoints() | {"endpoints": None, "ports": None},
     "a budget": budget(minAvailable=0),
     "a budget by many labels": budget(selector=by_values(99)),
+    "an ingress of many paths": with_paths(200),
+    "an ingress with a long path": with_path(path="/" + 511 * "a"),
     "certificates for many hosts": ingress("team-a.x.org", tls=certificates(200)),
     "a budget of nothing": budget(selector=None),
     "as much memory as may be": pod(sized("64Gi", "64Gi", cpu="8")),
@@ -456,6 +461,7 @@ CHANGES: dict[str, Change] = {
     ),
     "a policy of very many pods now": Change(network_policy(), {"spec": {"ingress": of_many(2001)["spec"]["ingress"]}}),
     "a budget by very many labels now": Change(budget(), {"spec": {"selector": by_values(100)}}),
+    "an ingress of very many paths now": Change(ingress("team-a.x.org"), {"spec": {"rules": with_paths(201)["spec"]["rules"]}}),
     "certificates for very many hosts now": Change(ingress("team-a.x.org"), {"spec": {"tls": certificates(201)}}),
     "a long word why a gate is shut": Change(GATED, {"status": {"conditions": [SHUT | {"reason": "r" * 129}]}}, "status"),
     "a long text why a gate is shut": Change(GATED, {"status": {"conditions": [SHUT | {"message": "é" * 513}]}}, "status"),
