@@ -3,6 +3,7 @@
     no copy yet:       translate ──> before_create ──> create                 ──┐
     a copy:            translate ──> before_patch ──> patch ──> before_status ──┼──> refused, where the host says no
     virtual is gone:   before_delete ──> delete                               ──┘
+    both are gone:     gone
 
 Most kinds need none of it: their entry in `syncer.translate.registry` is enough. The others are listed in `kinds`.
 """
@@ -47,6 +48,9 @@ class Follower:
 
     async def before_delete(self, copy: Meta) -> None:
         """The virtual object is proven absent, and its copy is about to be deleted."""
+
+    async def gone(self, item: Item) -> None:
+        """The caches have neither the virtual object nor a copy of it."""
 
     async def without_copy(self, item: Item, virtual: Obj) -> None:
         """The object is refused, and the cache has no copy of it."""

@@ -123,6 +123,7 @@ class Mirrors:
         if host is None:
             self._starved.forget(item.key, item.kind)
             self._release(item)
+            await self._followers[item.kind].gone(item)
             return None
         # The copy that the question is about: the cache may show another one when it is answered.
         held = self._copies.held(item)

@@ -5,6 +5,7 @@ host claim bound        -> `volumes` binds the virtual claim, then its status is
     new, virtual bound  -> made a second time: the tenant reads that the data is lost
 host claim gone, and refused now -> volume Failed and virtual claim Lost, until the host claim is made again
 virtual claim gone      -> `volumes` releases its volume, then the host claim is deleted
+    and host claim gone -> `volumes` releases its volume
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from bulkhead.work.remembered import Remembered
 from syncer.events import Recorder
 from syncer.mirrors.follower import Follower
 from syncer.mirrors.volumes import Volumes
@@ -45,10 +47,19 @@ class VolumeClaims(Follower):
         self._virtual = virtual
         self._volumes = volumes
         self._waiting: dict[str, set[Item]] = {}
+        # UIDs of claims that are gone in the plane, until their volumes are released.
+        self._ended: Remembered[Key, str] = Remembered(_MOST_WAITING)
 
     def subscriptions(self) -> Iterable[Subscription]:
-        """Host snapshots."""
-        return (Subscription("host", snapshot.KIND, self._snapshot_changed),)
+        """Host snapshots, and virtual claims."""
+        return (
+            Subscription("host", snapshot.KIND, self._snapshot_changed),
+            Subscription("virtual", CLAIM, self._claim_changed),
+        )
+
+    def _claim_changed(self, change: Change) -> None:
+        if change.kind == "deleted":
+            self._ended[change.key] = change.meta.uid
 
     def before_create(self, item: Item, desired: Obj) -> None:
         """Let a claim wait for the snapshot that it is filled from."""
@@ -98,4 +109,19 @@ class VolumeClaims(Follower):
 
     async def before_delete(self, copy: Meta) -> None:
         """Release the volume first: after a crash the host claim is all that still shows that this is to be done."""
-        await self._volumes.release(copy.annotation(marks.VIRTUAL_UID) or "")
+        uid = copy.annotation(marks.VIRTUAL_UID) or ""
+        await self._volumes.release(uid)
+        identity = self._caches.origin(copy)
+        if identity is not None and self._ended.get(key := Key(identity.namespace, identity.name)) == uid:
+            del self._ended[key]
+
+    async def gone(self, item: Item) -> None:
+        """Release the volume of a claim whose host claim went before it: nothing on the host shows that this is to be done."""
+        uid = self._ended.get(item.key)
+        if uid is None:
+            return
+        found = await self._virtual.read(PERSISTENT_VOLUME_CLAIMS, item.key)
+        if found is None or uid_of(found) != uid:
+            await self._volumes.release(uid)
+        if self._ended.get(item.key) == uid:
+            del self._ended[item.key]

@@ -232,6 +232,29 @@ async def test_a_claim_that_is_refused_after_the_host_lost_its_volume_is_lost_un
     assert not (await bed.plane.get(PERSISTENT_VOLUMES, volume))["status"].get("message")
 
 
+async def test_the_volume_of_a_claim_goes_with_it_although_its_host_claim_went_before(bed: SyncerBed) -> None:
+    await claim(bed, "data", storageClassName="ordinary")
+    host = await provision(bed, "data")
+    volume = (await bound(bed, "data"))["spec"]["volumeName"]
+    await bed.stop()
+    await bed.host.delete(PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"], bed.work)
+    await bed.host.patch(PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"], {"metadata": {"finalizers": None}}, bed.work)
+    bed.settings = settings_for(bed.tenant, allowedStorageClasses=["fast"])
+    await bed.start()
+    await bed.event("data", reason="VolumeLost")
+    await bed.plane.delete(PERSISTENT_VOLUME_CLAIMS, "data", bed.space)
+    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"finalizers": None}}, bed.space)
+
+    async def released() -> bool:
+        try:
+            found = await bed.plane.get(PERSISTENT_VOLUMES, volume)
+        except NotFound:
+            return True
+        return found["status"]["phase"] == "Released" and "deletionTimestamp" in found["metadata"]
+
+    await until(released, "volume released")
+
+
 async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: SyncerBed) -> None:
     await claim(bed, "data")
     old = await provision(bed, "data")

@@ -111,7 +111,7 @@ def test_a_claim_waits_for_its_snapshot_and_is_queued_when_it_comes() -> None:
 
     with pytest.raises(Untranslatable, match="waits for its VolumeSnapshot"):
         claims.before_create(item, desired)
-    ((side, kind, listener),) = claims.subscriptions()
+    side, kind, listener = next(iter(claims.subscriptions()))
     assert (side, kind) == ("host", snapshot.KIND)
     listener(Change("deleted", Key("work", "nightly-1"), Meta()))
     assert queue.added == []
