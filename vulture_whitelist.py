@@ -60,6 +60,7 @@ _.max_pod_bytes
 _.max_service_endpoints
 _.max_dedicated
 _.drain_deadline
+_.max_grace_period
 _.log_rate
 _.session_rate
 _.max_size

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from bulkhead.api.syncersettings import (
+    GRACE_SECONDS,
     LOG_BYTES_PER_SECOND,
     MAX_POD_BYTES,
     MAX_SERVICE_ENDPOINTS,
@@ -140,6 +141,7 @@ class Settings(
     own_images: tuple[Annotated[str, msgspec.Meta(max_length=512)], ...] = ()
     # For how long disruption budgets hold up the drain of a node; below 0: for ever.
     drain_seconds: Annotated[int, msgspec.Meta(ge=-1, le=99_999 * 3600)] = 3600
+    max_grace_seconds: Annotated[int, msgspec.Meta(ge=1, le=GRACE_SECONDS)] = GRACE_SECONDS
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600

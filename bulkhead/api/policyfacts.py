@@ -32,6 +32,8 @@ APPARMOR_PROFILES: Final = "bulkhead.dev/allowed-apparmor-profiles"
 # `resource=quantity`: the most that one pod may request, and how many times its request a container's limit may be.
 MOST_PER_POD: Final = "bulkhead.dev/most-per-pod"
 MOST_LIMIT_RATIO: Final = "bulkhead.dev/most-limit-request-ratio"
+# For how many seconds a pod may go on after its deletion.
+MAX_GRACE_SECONDS: Final = "bulkhead.dev/max-grace-seconds"
 # The most that one claim may ask for; none: any size.
 MOST_PER_CLAIM: Final = "bulkhead.dev/most-per-claim"
 ALLOWED_INGRESS_CLASSES: Final = "bulkhead.dev/allowed-ingress-classes"

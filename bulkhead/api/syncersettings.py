@@ -20,6 +20,8 @@ SESSION_BYTES_PER_SECOND: Final = 8 << 20
 # syncer's copy of the host's pods has room for twice as much.
 POD_BYTES: Final = 128 << 20
 MAX_POD_BYTES: Final = 192 << 20
+# How long a pod may go on after its deletion, unless its tenant's class allows less.
+GRACE_SECONDS: Final = 3600
 # How many endpoints a tenant's Services may have on the host together: of each its ports, once for each pod. At least so many,
 # and so many for each pod that the tenant may have.
 SERVICE_ENDPOINTS: Final = 20_000
@@ -54,6 +56,7 @@ READ_AGAIN: Final = frozenset(
         "pullSecret",
         "ownImages",
         "drainSeconds",
+        "maxGraceSeconds",
         "logBytesPerSecond",
         "sessionBytesPerSecond",
     }

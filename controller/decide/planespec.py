@@ -12,7 +12,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.planecpu import usual_cpu_limit
 from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, readable
-from bulkhead.api.syncersettings import POD_BYTES
+from bulkhead.api.syncersettings import GRACE_SECONDS, POD_BYTES
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
 from controller import allotment, cohorts
@@ -206,6 +206,7 @@ def _nodes(case: Case) -> Nodes:
         tolerations=tuple(offered.get("tolerations") or ()),
         allowed_tolerations=tuple(offered.get("allowedTolerations") or ()),
         drain_seconds=_drain_seconds(offered.get("drainDeadline")),
+        grace_seconds=min(GRACE_SECONDS, durations.seconds(offered.get("maxGracePeriod")) or GRACE_SECONDS),
     )
 
 

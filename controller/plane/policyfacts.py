@@ -27,6 +27,7 @@ def policy_facts(spec: PlaneSpec) -> dict[str, str]:
         facts.APPARMOR_PROFILES: facts.listed(isolation.apparmor_profiles),
         facts.MOST_PER_POD: facts.pairs((bound.resource, bound.most) for bound in quota.pod_bounds if bound.most),
         facts.MOST_LIMIT_RATIO: facts.pairs((bound.resource, bound.ratio) for bound in quota.pod_bounds if bound.ratio),
+        facts.MAX_GRACE_SECONDS: str(spec.nodes.grace_seconds),
         facts.MOST_PER_CLAIM: quota.most_per_claim,
         facts.ALLOWED_INGRESS_CLASSES: facts.listed(offers.ingress_classes),
         facts.INGRESS_HOSTS: facts.listed(f"{spec.tenant}.{domain}" for domain in offers.ingress_domains),

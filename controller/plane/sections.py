@@ -14,6 +14,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import Amount
 from bulkhead.api.syncersettings import (
+    GRACE_SECONDS,
     LOG_BYTES_PER_SECOND,
     MAX_SERVICE_ENDPOINTS,
     POD_BYTES,
@@ -173,6 +174,7 @@ class Nodes:
     tolerations: what every pod tolerates, in the form of a pod's `tolerations`.
     allowed_tolerations: what pods may tolerate in addition; a field that is left out allows every value.
     drain_seconds: for how many seconds PodDisruptionBudgets block the drain of a node; below 0: for ever.
+    grace_seconds: for how many seconds a pod may go on after its deletion.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -180,6 +182,7 @@ class Nodes:
     tolerations: tuple[Obj, ...] = ()
     allowed_tolerations: tuple[Obj, ...] = ()
     drain_seconds: int = DRAIN_SECONDS
+    grace_seconds: int = GRACE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

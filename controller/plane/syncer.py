@@ -9,7 +9,7 @@ import json
 from bulkhead.api import devices, syncersettings
 from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
 from bulkhead.api.objects import Obj
-from bulkhead.api.syncersettings import POD_BYTES, SERVICE_ENDPOINTS
+from bulkhead.api.syncersettings import GRACE_SECONDS, POD_BYTES, SERVICE_ENDPOINTS
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.sections import DRAIN_SECONDS, Syncing
@@ -70,6 +70,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "enforcedTolerations": list(spec.enforced_tolerations),
         "allowedTolerations": list(nodes.allowed_tolerations),
         **({"drainSeconds": nodes.drain_seconds} if nodes.drain_seconds != DRAIN_SECONDS else {}),
+        **({"maxGraceSeconds": nodes.grace_seconds} if nodes.grace_seconds != GRACE_SECONDS else {}),
         "podSecurity": isolation.pod_security,
         **({"userNamespaces": True} if isolation.user_namespaces else {}),
         **({"preferUserNamespaces": True} if isolation.prefer_user_namespaces else {}),

@@ -125,6 +125,8 @@ class PodCreation:
             self._recorder.warn(virtual, tolerations.NARROWED, narrowed)
         if mapped := scheduling.mapped(virtual.get("spec") or {}):
             self._recorder.warn(virtual, scheduling.MAPPED, mapped)
+        if short := pod.shortened(virtual.get("spec") or {}, view):
+            self._recorder.warn(virtual, pod.SHORTENED, short)
         if why := users.shared(desired["spec"], virtual.get("spec") or {}, view):
             self._recorder.warn(virtual, users.SHARED, why)
         # The comparison uses the view from before the create; a later change has queued this key again.

@@ -163,6 +163,7 @@ def static_view(settings: Settings) -> TenantView:
         pull_secret=settings.pull_secret,
         own_images=frozenset(settings.own_images),
         max_token_seconds=settings.token_seconds,
+        max_grace_seconds=settings.max_grace_seconds,
     )
 
 

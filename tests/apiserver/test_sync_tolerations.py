@@ -7,6 +7,7 @@ import pytest
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import PODS
+from syncer.translate.kinds import pod
 from syncer.translate.podspec import tolerations
 from tests.kit.syncerbed import SyncerBed, until
 
@@ -42,6 +43,23 @@ async def test_item_39_a_pod_tolerates_what_its_class_allows_and_reads_what_not(
     # Events are written in order: those about plain would be there by now.
     assert POOL in plain["spec"]["tolerations"]
     assert await narrowed(bed, "plain") == []
+
+
+async def test_a_pod_that_asks_for_longer_than_its_class_allows_to_end_reads_so(
+    host_client: Client, plane_client: Client
+) -> None:
+    async with SyncerBed.open(host_client, plane_client, maxGraceSeconds=60) as bed:
+        host = await bed.running("slow", bed.pod("slow", terminationGracePeriodSeconds=600))
+        assert host["spec"]["terminationGracePeriodSeconds"] == 60
+        event = await bed.event("slow", "must be at most 60, not 600", reason=pod.SHORTENED)
+        assert event["type"] == "Warning"
+        await bed.plane.delete(PODS, "slow", bed.space)
+
+        async def ends() -> bool:
+            host = await bed.mirror("slow")
+            return host is not None and host["metadata"].get("deletionGracePeriodSeconds") == 60
+
+        await until(ends, "the host pod ends within a minute")
 
 
 async def test_item_39_40_what_is_added_later_is_held_to_the_class_too(bed: SyncerBed) -> None:

@@ -4,6 +4,7 @@ from tests.chart import admission_ledger as ledger
 from tests.chart import admission_pulls as pulls
 
 # Of `admission_samples.REFUSED`.
+TOO_LONG = "pod: terminationGracePeriodSeconds must be from 1 to what its tenant's class allows, which is 3600 at most"
 REASONS: dict[str, tuple[str, ...]] = {
     **pulls.REASONS,
     **ledger.REASONS,
@@ -308,7 +309,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a subdomain of the host",
         "a full name of the host",
     ),
-    "pod: terminationGracePeriodSeconds must be from 1 to 3600": (
+    TOO_LONG: (
         "no time to end",
         "too long an end",
         "too long an end by a probe",
@@ -420,5 +421,5 @@ OF_OTHER_FACTS = (
 # Refusals of requests that are neither a create nor an update.
 OF_OTHER_REQUESTS = (
     "syncer: the host's scheduler alone binds pods",
-    "syncer: a pod is deleted with a grace period of 1 to 3600 seconds",
+    "syncer: a pod is deleted with a grace period of 1 second to what its tenant's class allows, which is 3600 at most",
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.policyfacts import MAX_GRACE_SECONDS
 from bulkhead.api.storageclass import BETA_DEFAULT, DEFAULT
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -33,7 +34,7 @@ from tests.chart.admission_objects import (
     pod,
     snapshot,
 )
-from tests.chart.admission_reasons import DEFAULT_CLASS, NOT_NOTED
+from tests.chart.admission_reasons import DEFAULT_CLASS, NOT_NOTED, TOO_LONG
 from tests.chart.admission_samples import ALLOWED
 from tests.chart.policed import (
     in_force,
@@ -188,6 +189,33 @@ async def test_a_claim_from_before_its_class_became_tighter_is_bound_and_changed
         await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, name, space)
         await prepare(admin)
         await until_let_in(syncer, of_size("2Gi"), admin)
+
+
+@pytest.mark.apiserver
+async def test_a_pod_ends_within_what_its_class_allows(admin: Client, syncer: Client) -> None:
+    await in_force(syncer, admin)
+    space = "bh-team-a-work"
+    long, short = pod(terminationGracePeriodSeconds=61), pod(terminationGracePeriodSeconds=60)
+    kept = (await syncer.create(kinds.PODS, named(pod(terminationGracePeriodSeconds=300))))["metadata"]["name"]
+    target = {"metadata": {"name": kept}, "target": {"kind": "Node", "name": "n"}}
+    await admin.create_subresource(kinds.PODS, kept, "binding", target, space)
+    await noted(admin, "max-grace-seconds", policy_facts(changed(TEAM_A, nodes={"grace_seconds": 60}))[MAX_GRACE_SECONDS])
+    try:
+        await until_refused(syncer, long, admin, TOO_LONG)
+        assert not await refused(syncer, short, cleaner=admin)
+        probed = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 61}
+        assert (
+            await refused(syncer, pod({"livenessProbe": probed}, terminationGracePeriodSeconds=60), cleaner=admin) == TOO_LONG
+        )
+        with pytest.raises(ApiError, match="a pod is deleted with a grace period of 1 second to what its"):
+            await syncer.delete(kinds.PODS, kept, space, grace_seconds=61)
+        # Its own, with which it was let in under another class.
+        await syncer.delete(kinds.PODS, kept, space)
+        await syncer.delete(kinds.PODS, kept, space, grace_seconds=60)
+    finally:
+        await admin.delete(kinds.PODS, kept, space, grace_seconds=0)
+        await prepare(admin)
+        await until_let_in(syncer, long, admin)
 
 
 @pytest.mark.apiserver

@@ -12,6 +12,7 @@ import pytest
 from bulkhead.api.conditions import CohortCondition, CohortReason, ConditionType, Reason
 from bulkhead.ledger.model import Cause, Why
 from syncer.translate import reasons
+from syncer.translate.kinds import pod
 from syncer.translate.podspec import scheduling, tolerations, users
 from tests.docs.pages import ROOT, yaml_blocks
 from workstation.cli.main import build_parser
@@ -123,7 +124,7 @@ def known_reasons() -> dict[str, str]:
     """Every reason of a condition or an event, and where it comes from."""
     enumerated: list[type[Enum]] = [ConditionType, Reason, CohortCondition, CohortReason, reasons.Reason, Why, Cause]
     found = {str(member.value): kind.__qualname__ for kind in enumerated for member in kind}
-    found |= {tolerations.NARROWED: "tolerations", scheduling.MAPPED: "scheduling", users.SHARED: "users"}
+    found |= {tolerations.NARROWED: "tolerations", scheduling.MAPPED: "scheduling", users.SHARED: "users", pod.SHORTENED: "pod"}
     for top in ("bulkhead", "controller", "syncer"):
         for path in sorted((ROOT / top).rglob("*.py")):
             found |= dict.fromkeys(

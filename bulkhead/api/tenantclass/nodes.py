@@ -72,6 +72,11 @@ class ClassNodes(ApiModel):
         description="How long disruption budgets of tenants may hold up the drain of a node, from its cordon; 1h by default. "
         "After that its pods may be evicted in spite of them. Never: budgets always hold.",
     )
+    max_grace_period: Annotated[str, text(3, r"^([3-9][0-9]s|([1-9]|[1-5][0-9]|60)m|1h)$")] | None = Field(
+        None,
+        description="How long a pod of a tenant may go on after its deletion, 30s to 1h; 1h by default. Pods that ask for "
+        "more get this, and an event says so. The deletion of a tenant waits as long for its pods.",
+    )
     max_dedicated: Count | None = Field(
         None,
         description="Most nodes that may be dedicated to a tenant. If empty, a tenant may request none; with dedicated set by "

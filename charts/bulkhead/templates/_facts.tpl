@@ -14,3 +14,7 @@ variables.facts[?'bulkhead.dev/{{ . }}'].orValue('')
 {{- define "bulkhead.fact.list" -}}
 {{ include "bulkhead.fact" . }}.split(',')
 {{- end }}
+{{/* For how many seconds a pod may go on after its deletion; an hour while the controller has not written it yet. */}}
+{{- define "bulkhead.grace" -}}
+int(variables.facts[?'bulkhead.dev/max-grace-seconds'].orValue('3600'))
+{{- end }}

@@ -42,6 +42,7 @@ _DAEMON_SET_POD: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 GENERATION: Final = "bulkhead.dev/virtual-generation"
 _APPARMOR_NOTE: Final = "container.apparmor.security.beta.kubernetes.io/"
 _MOST_OWNERS: Final = 16
+SHORTENED: Final = "GracePeriodShortened"  # the reason of the event
 # Conditions that the host's own components write; a tenant's readiness gate may not go by their names.
 NATIVE_CONDITIONS: Final = frozenset({
     "AllContainersRestarting", "ContainersReady", "DisruptionTarget", "Initialized", "PodReadyToStartContainers",
@@ -285,7 +286,16 @@ def _grace(spec: Mapping[str, Any], view: TenantView) -> int:
     field = "spec.terminationGracePeriodSeconds"
     wanted = schema.number(spec.get("terminationGracePeriodSeconds"), field)
     # Without a second the host would forget the pod at once, and give its devices to others while its containers run.
-    return 30 if wanted is None else min(max(wanted, 1), view.max_grace_seconds)
+    return min(30 if wanted is None else max(wanted, 1), view.max_grace_seconds)
+
+
+def shortened(virtual: Mapping[str, Any], view: TenantView) -> str:
+    """What the tenant reads of a grace period that is longer than its class allows; empty if it is not."""
+    wanted, most = virtual.get("terminationGracePeriodSeconds"), view.max_grace_seconds
+    if not isinstance(wanted, int) or wanted <= most:
+        return ""
+    bound = f"spec.terminationGracePeriodSeconds must be at most {most}, not {wanted}"
+    return f"{bound}; the pod runs, and has {most} s to end once it is deleted"
 
 
 def _pull_secrets(spec: Mapping[str, Any], identity: Identity, view: TenantView) -> list[Obj]:

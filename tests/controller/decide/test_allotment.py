@@ -430,6 +430,18 @@ def test_the_class_says_what_all_pods_and_all_services_may_take_on_the_host(
 
 
 @pytest.mark.parametrize(
+    ("period", "seconds"), [(None, 3600), ("1h", 3600), ("60m", 3600), ("30s", 30), ("9h", 3600), ("x", 3600)]
+)
+def test_the_class_says_how_long_a_pod_may_go_on_after_its_deletion(period: str | None, seconds: int) -> None:
+    nodes = {} if period is None else {"nodes": {"maxGracePeriod": period}}
+    spec = plane_for(tenant(), tenant_class(**nodes))
+    assert policy_facts(spec)["bulkhead.dev/max-grace-seconds"] == str(seconds)
+    # What is the built-in one restarts no syncer.
+    assert settings(spec).get("maxGraceSeconds", 3600) == seconds
+    assert ("maxGraceSeconds" in settings(spec)) == (seconds != 3600)
+
+
+@pytest.mark.parametrize(
     ("deadline", "seconds"), [(None, 3600), ("1h", 3600), ("90m", 5400), ("30s", 30), ("0s", 0), ("Never", -1), ("soon", 3600)]
 )
 def test_the_class_says_for_how_long_budgets_hold_up_a_drain(deadline: str | None, seconds: int) -> None:

@@ -222,6 +222,7 @@ TAKEN_OVER: dict[str, dict[str, Any]] = {
     "allowedStorageClasses": {"offers": {"storage_classes": ("fast",)}},
     "pullSecret": {"images": {"own": ("registry.example/slurm:1",)}},
     "drainSeconds": {"nodes": {"drain_seconds": 60}},
+    "maxGraceSeconds": {"nodes": {"grace_seconds": 60}},
     "logBytesPerSecond": {"syncing": {"log_rate": 2 << 20}},
     "sessionBytesPerSecond": {"syncing": {"session_rate": 2 << 20}},
     "ownImages": {"images": {"own": ("registry.example/slurm:1",)}},

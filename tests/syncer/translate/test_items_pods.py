@@ -7,6 +7,7 @@ import pytest
 from bulkhead.api import ledger
 from bulkhead.api.objects import Obj
 from syncer.translate import Reason, Untranslatable, diff, references
+from syncer.translate.kinds import pod
 from syncer.translate.podspec import scheduling
 from syncer.translate.registry import KINDS
 from tests.kit import translationsamples as samples
@@ -155,6 +156,15 @@ def test_no_probe_and_no_hook_holds_a_container_longer_than_its_pod_may_take_to_
         "postStart": {"sleep": {"seconds": 5}},
     }
     assert found["initContainers"][0]["livenessProbe"]["terminationGracePeriodSeconds"] == 9
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, 20), (0, 1), (20, 20), (21, 20)])
+def test_a_pod_ends_within_what_its_class_allows(asked: int | None, given: int) -> None:
+    spec = {"containers": [{"name": "main", "image": "a"}], "terminationGracePeriodSeconds": asked}
+    assert to_host(spec, max_grace_seconds=20)["spec"]["terminationGracePeriodSeconds"] == given
+    told = pod.shortened(spec, samples.view({"max_grace_seconds": 20}))
+    assert ("must be at most 20, not 21" in told) == (asked == 21)
+    assert bool(told) == (asked == 21)
 
 
 def test_item_37_the_tenants_wishes_reach_the_hosts_scheduler() -> None:
