@@ -51,7 +51,7 @@ Memory = Annotated[str, text(12, r"^[1-9][0-9]{0,7}(Mi|Gi|Ti)$")]
 Minutes = Annotated[int, Field(ge=1, le=5_256_000)]
 Replicas = Annotated[int, Field(ge=0, le=MOST_NODES)]
 
-_SYSTEM_USERS = ["root", "slurm", "slurmrestd", "mysql", "sshd", "nobody", "daemon", "bin", "sys", "sync", "slurm-admins"]
+SYSTEM_USERS = ["root", "slurm", "slurmrestd", "mysql", "sshd", "nobody", "daemon", "bin", "sys", "sync", "slurm-admins"]
 _UNIQUE_KEYS: dict[str, Any] = {"x-kubernetes-list-type": "set"}
 
 
@@ -260,7 +260,7 @@ class SlurmUser(ApiModel):
 
     model_config = model_rules(
         {
-            "rule": f"!(self.name in {_SYSTEM_USERS})",
+            "rule": f"!(self.name in {SYSTEM_USERS})",
             "message": "this name belongs to the system",
             "fieldPath": ".name",
         }

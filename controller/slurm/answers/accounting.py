@@ -10,6 +10,7 @@ from controller.slurm.answers import parse
 from controller.slurm.answers.wire import NO_WORDS, Problem
 
 ADMIN = "Administrator"
+OPERATOR = "Operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Records:
     associations: frozenset[tuple[str, str, str]] = frozenset()
     # User -> whether it is an administrator.
     users: Mapping[str, bool] = field(default_factory=dict)
+    # Users with fewer rights than an administrator, which only sacctmgr gives.
+    operators: frozenset[str] = frozenset()
 
 
 class _Association(Counted, frozen=True):
@@ -56,8 +59,10 @@ class _Qualities(msgspec.Struct, frozen=True):
 def parse_records(qos: bytes, associations: bytes, users: bytes) -> Records:
     """The records of all three answers."""
     found = parse.decode(associations, _Associations).associations
+    levels = {user.name: frozenset(parse.words(user.administrator_level)) for user in parse.decode(users, _Users).users}
     return Records(
         qos=frozenset(quality.name for quality in parse.decode(qos, _Qualities).qos),
         associations=frozenset((association.cluster, association.account, association.user) for association in found),
-        users={user.name: ADMIN in parse.words(user.administrator_level) for user in parse.decode(users, _Users).users},
+        users={name: ADMIN in words for name, words in levels.items()},
+        operators=frozenset(name for name, words in levels.items() if OPERATOR in words),
     )

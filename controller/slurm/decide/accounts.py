@@ -3,7 +3,8 @@
     spec, records ──> writes of missing records
 
 Only missing records are added, and users' rights are corrected. Limits, shares, further accounts and everything else that
-admins change with sacctmgr stay as they are. Nothing is ever deleted, because the database records which user ran which job.
+admins change with sacctmgr stay as they are. Nothing is ever deleted, because the database records which user ran which job. So
+a user that the Tenant no longer names keeps the records, but administers nothing: another person may get that name or number.
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bulkhead.api.objects import Obj
+from bulkhead.api.slurm import SYSTEM_USERS
 from controller.slurm.answers.accounting import ADMIN, Records
 from controller.slurm.spec import AccountingSpec, QosSpec, SlurmSpec, UserSpec
 
@@ -46,7 +48,16 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     changed = [user for user in spec.users if there.users.get(user.name, False) != user.admin]
     if changed:
         writes.append(Write("users", {"users": [_rights(user) for user in changed]}, len(changed)))
+    removed = sorted(_removed(spec, there))
+    if removed:
+        writes.append(Write("users", {"users": [_no_rights(name) for name in removed]}, len(removed)))
     return tuple(writes)
+
+
+def _removed(spec: SlurmSpec, there: Records) -> frozenset[str]:
+    """Users with rights that the Tenant does not name; Slurm's own, which no user of a Tenant may be called, keep theirs."""
+    powerful = there.operators | {name for name, admin in there.users.items() if admin}
+    return powerful - {user.name for user in spec.users} - {*SYSTEM_USERS}
 
 
 def _account(spec: SlurmSpec, qualities: list[str]) -> Obj:
@@ -74,6 +85,11 @@ def _rights(found: UserSpec) -> Obj:
     """A user's record with the rights that the Tenant gives."""
     level = ADMIN if found.admin else _NOBODY
     return {"name": found.name, "administrator_level": [level], "default": {"account": ACCOUNT}}
+
+
+def _no_rights(name: str) -> Obj:
+    """The record of a user without rights; the default account may be any, and stays."""
+    return {"name": name, "administrator_level": [_NOBODY]}
 
 
 def _quality(found: QosSpec) -> Obj:

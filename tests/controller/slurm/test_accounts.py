@@ -56,13 +56,25 @@ def test_a_user_who_was_taken_out_of_the_spec_keeps_the_records() -> None:
     assert kinds(WHOLE, replace(SPEC, users=(ALICE,))) == []
 
 
+def test_a_user_who_was_taken_out_of_the_spec_administers_nothing() -> None:
+    there = replace(WHOLE, users=dict(WHOLE.users) | {"eve": False}, operators=frozenset({"eve", "slurm"}))
+    (write,) = missing(replace(SPEC, users=(BOB,)), ACCOUNTING, there)
+    assert (write.kind, write.body) == (
+        "users",
+        {"users": [{"name": "alice", "administrator_level": ["None"]}, {"name": "eve", "administrator_level": ["None"]}]},
+    )
+    # Users of the Tenant may have been made operators with sacctmgr.
+    assert missing(SPEC, ACCOUNTING, replace(WHOLE, operators=frozenset({"bob"}))) == ()
+
+
 def test_answers_are_read_into_records() -> None:
     qos = json.dumps({"qos": [{"name": "normal"}, {"name": "high"}, {"name": "low"}]}).encode()
     pairs = [{"cluster": cluster, "account": account, "user": user} for cluster, account, user in WHOLE.associations]
     users = [
         {"name": name, "administrator_level": ["Administrator"] if admin else ["None"]} for name, admin in WHOLE.users.items()
     ]
+    users += [{"name": "eve", "administrator_level": ["Operator"]}]
     found = parse_records(qos, json.dumps({"associations": pairs}).encode(), json.dumps({"users": users}).encode())
-    assert found == WHOLE
+    assert found == replace(WHOLE, users=dict(WHOLE.users) | {"eve": False}, operators=frozenset({"eve"}))
     with pytest.raises(SlurmAnswerError):
         parse_records(b'{"errors": [{"error": "no database"}]}', b"{}", b"{}")
