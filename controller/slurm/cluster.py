@@ -52,6 +52,7 @@ class Order:
     keys: SlurmKeys
     on: bool = True
     trusted: tuple[str, ...] = ()  # public keys that sign ssh certificates
+    kept: str = ""  # what the Tenant asks for and does not get, as a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Cluster:
             refused=bool(applied.refused),
             resting=resting(seen.view, seen.workers, self._vouched) if seen.view is not None else frozenset(),
             waiting=waiting(seen.workers),
-            kept=self._applier.kept,
+            kept="; ".join(filter(None, (order.kept, self._applier.kept))),
         )
 
     async def _observe(self, plane: Plane, rest: SlurmRest | None, order: Order) -> Seen:

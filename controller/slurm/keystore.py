@@ -6,7 +6,8 @@
       ──> the older ones still verify for as long as a job's credential may live, then they are dropped
 
 That Secret is the original; the one inside the plane is a copy, which is applied again if it is deleted. Once Slurm is switched
-off and removed, the Secret is marked, but the keys stay.
+off and removed, the Secret is marked, but the keys stay. So does the name that the cluster was created with: its volumes stay
+too and contain it, and slurmctld does not start under another one.
 """
 
 import logging
@@ -33,6 +34,7 @@ REVOKED: Final = "bulkhead.dev/revoked-tokens"
 ROTATED: Final = "bulkhead.dev/rotated-keys"
 STAGED_AT: Final = "bulkhead.dev/keys-staged-at"
 OFF: Final = "bulkhead.dev/slurm-off"
+CLUSTER_NAME: Final = "bulkhead.dev/slurm-cluster-name"
 # A changed Secret reaches the files of a running pod within about a minute and a half.
 SPREAD: Final = timedelta(minutes=3)
 OVERLAP: Final = timedelta(hours=12)
@@ -46,13 +48,18 @@ class KeyStore:
         self._client = client
         self._clock = clock
 
-    async def current(self, plane: PlaneSpec, tenant: Obj, secret: Obj | None, spread: Mapping[str, datetime]) -> SlurmKeys:
+    async def current(
+        self, plane: PlaneSpec, tenant: Obj, secret: Obj | None, spread: Mapping[str, datetime], *, name: str
+    ) -> tuple[SlurmKeys, str]:
         """The keys to use now, after the next step of the rotation or revocation that the Tenant's annotations request.
 
-        `spread` says since when the plane has had each key: none signs before every daemon can verify with it.
+        `spread` says since when the plane has had each key: none signs before every daemon can verify with it. The second
+        part is the cluster's name, which is `name` only if it has had no other one.
         """
-        kept, keys = await self._kept(plane, secret)
-        return await self._rotate(plane, tenant, kept, keys, spread)
+        kept, keys = await self._kept(plane, secret, name)
+        if CLUSTER_NAME not in _annotations(kept):
+            kept = await self._annotate(plane, {CLUSTER_NAME: name})
+        return await self._rotate(plane, tenant, kept, keys, spread), _annotations(kept)[CLUSTER_NAME]
 
     def of(self, secret: Obj) -> SlurmKeys:
         """The keys of a cluster that is being removed: if they cannot be used, fresh ones that nothing else knows."""
@@ -66,7 +73,7 @@ class KeyStore:
         """Mark the Secret: the cluster is switched off and removed."""
         await self._annotate(plane, {OFF: "true"})
 
-    async def _kept(self, plane: PlaneSpec, secret: Obj | None) -> tuple[Obj, SlurmKeys]:
+    async def _kept(self, plane: PlaneSpec, secret: Obj | None, name: str) -> tuple[Obj, SlurmKeys]:
         if secret is None:
             # The informer may not show it yet: read it, so that it is not replaced by other keys.
             secret = await self._read(plane)
@@ -83,7 +90,7 @@ class KeyStore:
         keys = make_keys()
         _log.info("keys of the Slurm cluster generated", extra={"tenant": plane.tenant})
         try:
-            return await self._client.create(kinds.SECRETS, _secret(plane, keys)), keys
+            return await self._client.create(kinds.SECRETS, _secret(plane, keys, name)), keys
         except AlreadyExists:
             found = await self._client.get(kinds.SECRETS, KEYS, plane.namespace)
             return found, from_data(found.get("data") or {})
@@ -136,11 +143,16 @@ class KeyStore:
         return await self._client.patch(kinds.SECRETS, KEYS, {"metadata": {"annotations": dict(annotations)}}, plane.namespace)
 
 
-def _secret(plane: PlaneSpec, keys: SlurmKeys) -> Obj:
+def _secret(plane: PlaneSpec, keys: SlurmKeys, name: str) -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": KEYS, "namespace": plane.namespace, "labels": labels.made_for(plane.tenant, "slurm")},
+        "metadata": {
+            "name": KEYS,
+            "namespace": plane.namespace,
+            "labels": labels.made_for(plane.tenant, "slurm"),
+            "annotations": {CLUSTER_NAME: name},
+        },
         "type": "Opaque",
         "data": to_data(keys),
     }

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bulkhead.api.objects import Obj
@@ -44,8 +44,12 @@ class Ordering:
         secret = secrets_there.get(KEYS)
         if spec is None:
             return await self._switched_off(plane, secret)
-        keys = await self._keys.current(plane, tenant, secret, self._loops.spread(plane.tenant))
-        found = self._loops.order(plane.tenant, Order(spec, keys, trusted=await self._certificates(plane, tenant, spec)))
+        spread = self._loops.spread(plane.tenant)
+        keys, name = await self._keys.current(plane, tenant, secret, spread, name=spec.cluster_name)
+        kept = "" if name == spec.cluster_name else _keeps_its_name(spec.cluster_name, name)
+        spec = replace(spec, cluster_name=name)
+        trusted = await self._certificates(plane, tenant, spec)
+        found = self._loops.order(plane.tenant, Order(spec, keys, trusted=trusted, kept=kept))
         return Ordered(wanted=True, found=found, spec=spec)
 
     def runs(self, tenant: str) -> bool:
@@ -81,3 +85,10 @@ class Ordering:
         await self._keys.mark_off(plane)
         await self._loops.forget(plane.tenant)
         return None
+
+
+def _keeps_its_name(wanted: str, name: str) -> str:
+    return (
+        f"spec.scheduling.slurm.clusterName: the cluster is still called {name!r} and not {wanted!r}, because its state and "
+        f"its accounts contain that name; next: set clusterName to {name}"
+    )

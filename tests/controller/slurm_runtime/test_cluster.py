@@ -5,7 +5,7 @@ from typing import cast
 from bulkhead.api.conditions import Reason
 from controller.inside.calls import Plane
 from controller.slurm.cluster import Cluster, Order
-from controller.slurm.decide.status import UNASKED, verdict
+from controller.slurm.decide.status import READY, UNASKED, verdict
 from controller.slurm.keygen import make_auth_key
 from controller.slurm.spec import TopologySpec
 from controller.slurm.spec.keys import staged
@@ -116,6 +116,14 @@ async def test_a_cluster_without_a_rest_api_is_ready_when_its_daemons_are(bed: B
     assert verdict(await bed.reconcile(fixed, rest_api=None), was=False) == Verdict("True", Reason.READY, UNASKED)
     assert bed.workers() == ["gpu-0"]
     assert bed.fake.calls == []
+
+
+async def test_the_condition_says_what_the_tenant_asks_for_and_does_not_get(bed: Bed) -> None:
+    order = Order(slurm_spec(node_set()), KEYS, kept="the cluster keeps its name")
+    for name in ("slurmctld", "slurmrestd", "login"):
+        bed.plane.add_daemon(name)
+    condition = verdict(await bed.cluster.reconcile(cast(Plane, bed.plane), order), was=False)
+    assert (condition.status, condition.message) == ("True", f"{READY}; the cluster keeps its name")
 
 
 async def test_the_condition_tells_the_story(bed: Bed) -> None:

@@ -122,11 +122,13 @@ class Bed:
             KeyStore(client, self.clock), cast(SlurmLoops, self.loops), authorities, cast(Desks, self.desks)
         )
 
-    async def order(self, *, seen: bool = True, on: bool = True, users: tuple[UserSpec, ...] = (), **annotations: str) -> Any:
+    async def order(
+        self, *, seen: bool = True, on: bool = True, name: str = "team-a", users: tuple[UserSpec, ...] = (), **annotations: str
+    ) -> Any:
         asked = tenant()
         asked["metadata"]["annotations"] = annotations
         stored = {"slurm-keys": self.host.secret} if seen and self.host.secret else {}
-        spec: SlurmSpec | None = replace(slurm_spec(node_set()), users=users) if on else None
+        spec: SlurmSpec | None = replace(slurm_spec(node_set()), users=users, cluster_name=name) if on else None
         return await self.ordering.order(PLANE, asked, stored, spec)
 
     @property
@@ -260,6 +262,30 @@ async def test_switched_off_it_is_taken_down_once_and_keeps_its_keys(bed: Bed) -
     await bed.order()
     assert bed.keys == keys
     assert OFF not in (bed.host.secret or {})["metadata"]["annotations"]
+
+
+async def test_a_cluster_that_is_switched_on_again_under_another_name_keeps_its_own(bed: Bed) -> None:
+    """Slurmctld does not start on a volume that contains the state of a cluster of another name."""
+    await bed.order()
+    await bed.order(on=False)
+    bed.loops.gone = True
+    await bed.order(on=False)
+    ordered = await bed.order(name="research")
+    assert bed.loops.ordered is not None
+    assert ordered.spec.cluster_name == bed.loops.ordered.spec.cluster_name == "team-a"
+    assert bed.loops.ordered.kept.endswith("next: set clusterName to team-a")
+    await bed.order()
+    assert bed.loops.ordered.kept == ""
+
+
+async def test_a_cluster_from_before_its_name_was_recorded_keeps_the_one_that_it_has(bed: Bed) -> None:
+    await bed.order(name="research")
+    assert bed.host.secret is not None
+    del bed.host.secret["metadata"]["annotations"]
+    await bed.order(name="research")
+    await bed.order()
+    assert bed.loops.ordered is not None
+    assert bed.loops.ordered.spec.cluster_name == "research"
 
 
 async def test_requests_for_ssh_certificates_are_answered_where_any_user_may_create_one(bed: Bed) -> None:
