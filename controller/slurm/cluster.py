@@ -37,7 +37,7 @@ from controller.slurm.objects.render import daemons, render
 from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import Seen, cordoned, node_sets, observe, units
 from controller.slurm.report import report
-from controller.slurm.spec import KEYS, SlurmSpec
+from controller.slurm.spec import KEYS, TRUST, SlurmSpec
 from controller.slurm.spec.keys import SlurmKeys
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Cluster:
         # Units of the network that Slurm's files have ever had; None: not read yet.
         self._units: frozenset[str] | None = None
         self.removed = False
-        # Key of auth/slurm -> since when it has been in the plane.
+        # Key of auth/slurm, or public key that signs ssh certificates -> since when it has been in the plane.
         self.spread: Mapping[str, datetime] = {}
 
     async def reconcile(self, plane: Plane, order: Order) -> Found:
@@ -96,7 +96,7 @@ class Cluster:
             self.removed = False
             objects = render(spec, order.keys, order.trusted)
             applied = await self._apply(plane, objects)
-            self._note_keys(order.keys, objects)
+            self._note_keys(order, objects)
             seen = await _with_new_node_sets(plane, spec, seen)
         now = self._clock.now()
         fleet = self._fleet(spec, seen, now)
@@ -163,11 +163,18 @@ class Cluster:
             return _Applied(wanted, f"the plane refuses an object of the cluster: {error}")
         return _Applied(wanted)
 
-    def _note_keys(self, keys: SlurmKeys, objects: tuple[Obj, ...]) -> None:
-        """Remember since when the plane has had each key with which daemons verify."""
-        secret = next(obj for obj in objects if obj["kind"] == kinds.SECRETS.kind and obj["metadata"]["name"] == KEYS)
-        if self._applier.has_applied(secret):
-            self.spread = {key.kid: self.spread.get(key.kid, self._clock.now()) for key in keys.auth}
+    def _note_keys(self, order: Order, objects: tuple[Obj, ...]) -> None:
+        """Remember since when the plane has had each key with which daemons and login nodes verify."""
+        carried = {
+            (kinds.SECRETS.kind, KEYS): [key.kid for key in order.keys.auth],
+            (kinds.CONFIG_MAPS.kind, TRUST): order.trusted,
+        }
+        there: dict[str, datetime] = {}
+        for obj in objects:
+            keys = carried.get((str(obj["kind"]), str(obj["metadata"]["name"])), ())
+            known = self._clock.now() if self._applier.has_applied(obj) else None
+            there |= {key: moment for key in keys if (moment := self.spread.get(key, known)) is not None}
+        self.spread = there
 
     def _fleet(self, spec: SlurmSpec, seen: Seen, now: datetime) -> Fleet:
         """The input of the lease, in addition to Slurm's own view."""

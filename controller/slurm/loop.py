@@ -98,7 +98,10 @@ class SlurmLoops:
         return entry.order.spec.lease if entry is not None else LeaseSpec()
 
     def spread(self, tenant: str) -> Mapping[str, datetime]:
-        """Since when a tenant's plane has had each key of its cluster, as far as this process has put it there."""
+        """Since when a tenant's plane has had each key of its cluster, as far as this process has put it there.
+
+        Keys of auth/slurm have their ids, keys that sign ssh certificates are public keys.
+        """
         entry = self._entries.get(tenant)
         return entry.cluster.spread if entry is not None else {}
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from bulkhead.api.objects import Obj
@@ -48,7 +49,7 @@ class Ordering:
         keys, name = await self._keys.current(plane, tenant, secret, spread, name=spec.cluster_name)
         kept = "" if name == spec.cluster_name else _keeps_its_name(spec.cluster_name, name)
         spec = replace(spec, cluster_name=name)
-        trusted = await self._certificates(plane, tenant, spec)
+        trusted = await self._certificates(plane, tenant, spec, spread)
         found = self._loops.order(plane.tenant, Order(spec, keys, trusted=trusted, kept=kept))
         return Ordered(wanted=True, found=found, spec=spec)
 
@@ -61,12 +62,14 @@ class Ordering:
         await self._desks.forget(tenant)
         await self._loops.forget(tenant)
 
-    async def _certificates(self, plane: PlaneSpec, tenant: Obj, spec: SlurmSpec) -> tuple[str, ...]:
+    async def _certificates(
+        self, plane: PlaneSpec, tenant: Obj, spec: SlurmSpec, spread: Mapping[str, datetime]
+    ) -> tuple[str, ...]:
         """Answer requests for ssh certificates if any user may make one; returns the public keys that login nodes trust."""
         if spec.login is None or not spec.certificates:
             await self._desks.forget(plane.tenant)
             return ()
-        authority = await self._authorities.current(plane, tenant)
+        authority = await self._authorities.current(plane, tenant, spread)
         self._desks.open(plane.tenant, spec.login.forwarding)
         return authority.trusted
 

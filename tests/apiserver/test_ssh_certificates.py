@@ -69,7 +69,7 @@ class Bed:
 
     async def authorities(self) -> Any:
         tenant = await self.host.get(kinds.TENANTS, self.tenant)
-        return await Authorities(self.host, SystemClock()).current(self.spec, tenant)
+        return await Authorities(self.host, SystemClock()).current(self.spec, tenant, {})
 
     @property
     def spec(self) -> Any:

@@ -2,7 +2,8 @@
 
 Pure: keys and the time come from the caller. Login nodes trust every key of `trusted`, one of which signs.
 
-    rotation requested ──> a key is staged: login nodes learn it ──> SPREAD later it signs ──> KEPT later the old key is removed
+    rotation requested ──> a key is staged: login nodes learn it ──> SPREAD after the plane has it, it signs
+                                                                       ──> KEPT later the old key is removed
     certificates are revoked ──> another key signs at once, and earlier keys are no longer trusted
 """
 
@@ -48,14 +49,27 @@ class Authority:
         return tuple(filter(None, (self.signing.public, staged, self.previous)))
 
 
-def stepped(kept: Authority, *, rotate: str, revoke: str, now: datetime, draw: Callable[[], SshKey]) -> Authority:
-    """The CA after the next step of a requested rotation or revocation; unchanged if nothing is due."""
+def stepped(
+    kept: Authority,
+    *,
+    rotate: str,
+    revoke: str,
+    now: datetime,
+    draw: Callable[[], SshKey],
+    spread: Mapping[str, datetime],
+) -> Authority:
+    """The CA after the next step of a requested rotation or revocation; unchanged if nothing is due.
+
+    `spread` says since when the plane has had each public key: no staged key signs before every login node trusts it.
+    """
     at = now.isoformat(timespec="seconds")
     if revoke and revoke != kept.revoked:
         return Authority(draw(), rotated=rotate or kept.rotated, revoked=revoke, since=at)
     due = _due(kept.since, now)
     if kept.staged is not None:
-        if not due(SPREAD):
+        known = spread.get(kept.staged.public)
+        if not due(SPREAD) or known is None or now - known < SPREAD:
+            # The plane was away, or this process has just begun.
             return kept
         return replace(kept, signing=kept.staged, staged=None, previous=kept.signing.public, since=at)
     if rotate and rotate != kept.rotated:

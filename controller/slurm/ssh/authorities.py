@@ -6,6 +6,8 @@ that cannot be read is replaced: only certificates with a life of 15 minutes are
 
 import base64
 import logging
+from collections.abc import Mapping
+from datetime import datetime
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
@@ -31,8 +33,11 @@ class Authorities:
         self._client = client
         self._clock = clock
 
-    async def current(self, plane: PlaneSpec, tenant: Obj) -> Authority:
-        """The CA to use now, after the next step of what the Tenant asks for."""
+    async def current(self, plane: PlaneSpec, tenant: Obj, spread: Mapping[str, datetime]) -> Authority:
+        """The CA to use now, after the next step of what the Tenant asks for.
+
+        `spread` says since when the plane has had each public key.
+        """
         rotate = str((tenant["metadata"].get("annotations") or {}).get(ROTATE) or "")[:REQUEST_CHARACTERS]
         revoke = str(section_of(section_of(tenant, "spec"), "access").get("certificatesRevoked") or "")
         secret = await self._read(plane.namespace)
@@ -45,7 +50,7 @@ class Authorities:
             kept = None
         now = self._clock.now()
         found = (
-            stepped(kept, rotate=rotate, revoke=revoke, now=now, draw=make_ssh_key)
+            stepped(kept, rotate=rotate, revoke=revoke, now=now, draw=make_ssh_key, spread=spread)
             if kept is not None
             else Authority(make_ssh_key(), rotated=rotate, revoked=revoke)
         )

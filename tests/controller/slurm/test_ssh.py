@@ -120,7 +120,8 @@ def test_a_rotation_is_learnt_before_it_signs_and_the_old_key_forgotten_after_it
     def step(kept: Authority, seconds: float = 0, rotate: str = "x") -> Authority:
         nonlocal at
         at += timedelta(seconds=seconds)
-        return stepped(kept, rotate=rotate, revoke="", now=at, draw=draw)
+        spread = dict.fromkeys(kept.trusted, NOW)
+        return stepped(kept, rotate=rotate, revoke="", now=at, draw=draw, spread=spread)
 
     staged = step(first)
     assert (staged.signing, staged.trusted) == (first.signing, ("public 1", "public 2"))
@@ -135,14 +136,30 @@ def test_a_rotation_is_learnt_before_it_signs_and_the_old_key_forgotten_after_it
     assert ssh.CERTIFICATE_LIFE + timedelta(minutes=10) < KEPT, "longer than any certificate, with what clocks differ"
 
 
+def test_a_key_that_no_login_node_has_yet_signs_nothing() -> None:
+    """The plane does not answer while a rotation is requested."""
+    draw = keys()
+    staged = advanced(Authority(draw()), NOW, draw)
+    assert staged.staged is not None
+    fresh, late = staged.staged.public, NOW + 10 * SPREAD
+    assert advanced(staged, late, draw) == staged
+    assert advanced(staged, late, draw, {staged.signing.public: NOW}) == staged
+    assert advanced(staged, late, draw, {fresh: late - SPREAD + timedelta(seconds=1)}) == staged
+    assert advanced(staged, late, draw, {fresh: late - SPREAD}).signing.public == fresh
+
+
+def advanced(kept: Authority, now: datetime, draw: Any, spread: dict[str, datetime] | None = None, **asked: str) -> Authority:
+    return stepped(kept, now=now, draw=draw, spread=spread or {}, **({"rotate": "x", "revoke": ""} | asked))
+
+
 def test_a_revocation_leaves_nothing_older_and_is_carried_out_once() -> None:
     draw = keys()
-    kept = stepped(Authority(draw()), rotate="x", revoke="", now=NOW, draw=draw)
-    revoked = stepped(kept, rotate="x", revoke="now", now=NOW, draw=draw)
+    kept = advanced(Authority(draw()), NOW, draw)
+    revoked = advanced(kept, NOW, draw, revoke="now")
     assert not set(revoked.trusted) & set(kept.trusted)
     assert (revoked.revoked, revoked.staged, revoked.previous) == ("now", None, "")
-    assert stepped(revoked, rotate="x", revoke="now", now=NOW + KEPT, draw=draw) == revoked
-    assert stepped(revoked, rotate="x", revoke="", now=NOW + KEPT, draw=draw) == revoked
+    assert advanced(revoked, NOW + KEPT, draw, revoke="now") == revoked
+    assert advanced(revoked, NOW + KEPT, draw) == revoked
 
 
 def test_what_is_kept_is_read_again_and_what_is_broken_refused() -> None:
@@ -160,7 +177,8 @@ def test_what_is_kept_is_read_again_and_what_is_broken_refused() -> None:
         with pytest.raises(BadKeysError):
             from_data(broken)
     # A moment that cannot be read holds nothing up.
-    assert stepped(Authority(draw(), staged=draw(), since="?"), rotate="", revoke="", now=NOW, draw=draw).staged is None
+    had = Authority(draw(), staged=draw(), since="?")
+    assert advanced(had, NOW, draw, dict.fromkeys(had.trusted, NOW - SPREAD), rotate="").staged is None
 
 
 # -- what login nodes and people are given

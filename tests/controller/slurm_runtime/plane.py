@@ -12,7 +12,7 @@ import msgspec
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.connection import Answer
-from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
+from bulkhead.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.transport import Transport
 from controller.inside import counted
@@ -32,6 +32,8 @@ class FakePlane:
         # What deleted objects got to end.
         self.graces: dict[str, int | None] = {}
         self.down = False
+        # Names of objects that are not applied.
+        self.refused: set[str] = set()
         self._serial = itertools.count(1)
 
     def of(self, kind: str) -> dict[str, Obj]:
@@ -108,6 +110,8 @@ class FakePlane:
     async def apply(self, r: Resource, obj: Obj, **_: Any) -> Obj:
         self._check()
         key = (r.kind, obj["metadata"]["name"])
+        if key[1] in self.refused:
+            raise Forbidden(403, "Forbidden", f"admission webhook denied {key[1]}")
         self.writes.append(("apply", *key))
         old = self.objects.get(key)
         if old is None:

@@ -1,5 +1,6 @@
 """One tenant's cluster on a plane and a slurmrestd that are not real: its objects, and what is reported of it."""
 
+from dataclasses import replace
 from typing import cast
 
 from bulkhead.api.conditions import Reason
@@ -7,7 +8,7 @@ from controller.inside.calls import Plane
 from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide.status import READY, UNASKED, verdict
 from controller.slurm.keygen import make_auth_key
-from controller.slurm.spec import TopologySpec
+from controller.slurm.spec import TopologySpec, UserSpec
 from controller.slurm.spec.keys import staged
 from controller.verdict import Verdict
 from tests.controller.slurm_runtime.bed import KEYS, Bed
@@ -38,6 +39,21 @@ async def test_it_is_known_since_when_the_plane_has_had_a_key(bed: Bed) -> None:
     order = Order(slurm_spec(node_set()), fresh)
     await bed.cluster.reconcile(cast(Plane, bed.plane), order)
     assert bed.cluster.spread == had | {fresh.auth[1].kid: bed.clock.now()}
+
+
+async def test_it_is_known_since_when_login_nodes_have_had_a_key_of_certificates(bed: Bed) -> None:
+    spec = replace(slurm_spec(node_set()), users=(UserSpec("alice", 10001, identities=("corp:ada",)),))
+    await bed.cluster.reconcile(cast(Plane, bed.plane), Order(spec, KEYS, trusted=("ssh-ed25519 AAAA",)))
+    began = bed.clock.now()
+    bed.clock.advance(200)
+    both = Order(spec, KEYS, trusted=("ssh-ed25519 AAAA", "ssh-ed25519 BBBB"))
+    bed.plane.refused.add("slurm-ssh-trust")
+    await bed.cluster.reconcile(cast(Plane, bed.plane), both)
+    had = dict.fromkeys([*(key.kid for key in KEYS.auth), "ssh-ed25519 AAAA"], began)
+    assert bed.cluster.spread == had
+    bed.plane.refused.clear()
+    await bed.cluster.reconcile(cast(Plane, bed.plane), both)
+    assert bed.cluster.spread == had | {"ssh-ed25519 BBBB": bed.clock.now()}
 
 
 async def test_what_a_tenant_deletes_is_there_again_within_the_resync(bed: Bed) -> None:

@@ -57,8 +57,11 @@ class Host:
         self.secret = obj
         return obj
 
-    async def patch(self, _: Resource, __: str, body: Any, ___: str) -> Obj:
+    async def patch(self, _: Resource, name: str, body: Any, __: str) -> Obj:
         self.writes += 1
+        if name == "slurm-ssh-ca" and self.authority is not None:
+            self.authority = self.authority | {"data": body["data"]}
+            return self.authority
         assert self.secret is not None
         self.secret["data"] = self.secret["data"] | body.get("data", {})
         annotations = (self.secret["metadata"].get("annotations") or {}) | body["metadata"]["annotations"]
@@ -79,8 +82,8 @@ class Loops:
 
     def order(self, _: str, order: Order) -> Found | None:
         self.ordered = order
-        for key in order.keys.auth if self.applies else ():
-            self.since.setdefault(key.kid, self._clock.now())
+        for key in (*(key.kid for key in order.keys.auth), *order.trusted) if self.applies else ():
+            self.since.setdefault(key, self._clock.now())
         return None
 
     def spread(self, _: str) -> dict[str, datetime]:
@@ -309,3 +312,23 @@ async def test_requests_for_ssh_certificates_are_answered_where_any_user_may_cre
     assert bed.loops.ordered.trusted == (trusted,), "the CA stays"
     await bed.ordering.forget(PLANE.tenant)
     assert bed.desks.open_of == set()
+
+
+async def test_a_ca_that_no_login_node_trusts_yet_signs_nothing(bed: Bed) -> None:
+    """The plane does not answer while a rotation is requested."""
+    named, asked = (UserSpec("alice", 10001, identities=("corp:ada",)),), {ROTATE: "one"}
+
+    async def trusted() -> tuple[str, ...]:
+        await bed.order(users=named, **asked)
+        assert bed.loops.ordered is not None
+        return bed.loops.ordered.trusted
+
+    await bed.order(users=named)
+    bed.loops.applies = False
+    first, fresh = await trusted()
+    bed.clock.advance(10 * SPREAD.total_seconds())
+    assert await trusted() == (first, fresh)
+    bed.loops.applies = True
+    assert await trusted() == (first, fresh)
+    bed.clock.advance(SPREAD.total_seconds())
+    assert await trusted() == (fresh, first)
