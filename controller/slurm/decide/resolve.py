@@ -23,6 +23,7 @@ from controller.settings import Settings
 from controller.slurm.config import extra, known
 from controller.slurm.decide import ssh
 from controller.slurm.decide.podsizes import PodSizes, pod_sizes
+from controller.slurm.objects import users
 from controller.slurm.objects.workers import resources
 from controller.slurm.spec import (
     DATABASE_VOLUME,
@@ -50,6 +51,8 @@ from controller.slurm.spec import (
 
 _AT = "spec.scheduling.slurm"
 _STANDARD_QOS = "normal"
+# A ConfigMap holds 1 MiB, of which the public keys that sign certificates need a little.
+_LOGIN_FILES_BYTES = 1024 * 1024 - 1024
 
 
 class UnresolvableError(ValueError):
@@ -97,6 +100,8 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         cluster_domain=settings.cluster_domain,
     )
     _check_sizes(made, sizes)
+    if made.login is not None:
+        _check_doors(made, made.login)
     return made
 
 
@@ -205,6 +210,25 @@ def _check_sizes(spec: SlurmSpec, sizes: PodSizes) -> None:
         fault = sizes.fault(given)
         if fault is not None:
             raise UnresolvableError(Reason.OUT_OF_BOUNDS, f"{_AT}.{at}.{fault}")
+
+
+def _check_doors(spec: SlurmSpec, login: LoginSpec) -> None:
+    """Refuse keys and identities that the login nodes' files cannot hold: who may log in would stay as it was."""
+    try:
+        keys = sum(map(len, users.authorized_keys(spec)["data"].values()))
+    except users.UnsafeUserError as error:
+        raise UnresolvableError(Reason.INVALID_CONFIGURATION, f"{_AT}: {error}") from error
+    # As in `objects.ssh.trust`, without the time that it takes to find the users of each identity.
+    listed = [identity for user in spec.users for identity in user.identities]
+    roots = {identity for user in spec.users if user.admin for identity in user.identities}
+    identities = sum(len(identity.encode()) + 1 for identity in (*listed, *roots) if identity not in login.revoked)
+    for what, size in (("ssh keys", keys), ("identities", identities)):
+        if size > _LOGIN_FILES_BYTES:
+            raise UnresolvableError(
+                Reason.INVALID_CONFIGURATION,
+                f"{_AT}.users: their {what} take {size} bytes on the login nodes, where at most {_LOGIN_FILES_BYTES} fit, "
+                "those of admins counted twice because they are root's too; remove some",
+            )
 
 
 def _check_accounting(lines: Pairs, accounting: AccountingSpec | None) -> None:

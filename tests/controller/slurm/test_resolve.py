@@ -76,6 +76,15 @@ def bound(name: str, defaults: dict[str, Any] | None = None, **bounds: Any) -> d
     )
 
 
+def people(count: int, *, admin: bool = False, **each: list[str]) -> list[dict[str, Any]]:
+    return [{"name": f"u{number}", "uid": 10_000 + number, "admin": admin} | each for number in range(count)]
+
+
+# 700 bytes each; a client draws no longer ones unless asked to.
+LONG_KEYS = [f"ssh-rsa AAAA{number:04}{'x' * 684}" for number in range(16)]
+LONG_NAMES = [f"corp:{number:02}{'é' * 246}" for number in range(16)]
+ADMINS = [user | {"identities": [f"{name[:-5]}{user['uid']}" for name in LONG_NAMES]} for user in people(68, admin=True)]
+
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
     "a version that cannot be had": (
         with_slurm({"version": "24.11.5"}),
@@ -217,6 +226,30 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         Reason.INVALID_CONFIGURATION,
         "accounting.qos[a].preempt: there is no QOS b",
     ),
+    "more ssh keys than a ConfigMap holds": (
+        with_slurm({"users": people(95, sshKeys=LONG_KEYS)}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "spec.scheduling.slurm.users: their ssh keys take 1065520 bytes on the login nodes, where at most 1047552 fit",
+    ),
+    "more identities than a ConfigMap holds": (
+        with_slurm({"users": people(131, identities=LONG_NAMES)}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "spec.scheduling.slurm.users: their identities take 1048000 bytes",
+    ),
+    "identities of administrators, which are root's too": (
+        with_slurm({"users": ADMINS}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "their identities take 1077120 bytes",
+    ),
+    "a key that was cut off": (
+        with_slurm({"users": people(1, sshKeys=["ssh-ed25519 AAAAC3Nza"])}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "spec.scheduling.slurm: ssh key 'ssh-ed25519 AAAAC3Nza': not a public key on one line",
+    ),
 }
 
 
@@ -230,6 +263,21 @@ def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name:
     assert refusal.reason is caught.value.refusal.reason is reason
     assert part in refusal.message
     assert isinstance(case(tenant, bounds).slurm, Refusal)
+
+
+@pytest.mark.parametrize(
+    ("asked", "access"),
+    [
+        ({"users": people(93, sshKeys=LONG_KEYS)}, {}),
+        ({"users": people(130, identities=LONG_NAMES)}, {}),
+        # Files that no login node has cannot be too large.
+        ({"users": people(95, sshKeys=LONG_KEYS), "login": {"certificatesOnly": True}}, {}),
+        ({"users": people(95, sshKeys=LONG_KEYS), "login": {"enabled": False}}, {}),
+        ({"users": people(131, identities=LONG_NAMES)}, {"revoked": [{"name": LONG_NAMES[0]}]}),
+    ],
+)
+def test_keys_and_identities_that_the_login_nodes_can_hold_are_taken(asked: dict[str, Any], access: dict[str, Any]) -> None:
+    assert isinstance(case(with_slurm(asked, access=access), samples.tenant_class()).slurm, SlurmSpec)
 
 
 def test_an_elastic_set_may_reach_beyond_the_quota_and_is_held_back_by_the_lease() -> None:
