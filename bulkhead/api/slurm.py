@@ -207,7 +207,9 @@ class RestApi(ApiModel):
     """slurmrestd."""
 
     enabled: bool = Field(
-        True, description="Whether the REST API runs; the platform needs it for elastic node sets and status."
+        True,
+        description="Whether the REST API runs; the platform needs it for elastic node sets, for users in the accounting "
+        "database, and for status.",
     )
     resources: Component | None = Field(None, description="Requests and limits of slurmrestd.")
 
@@ -297,9 +299,19 @@ _ALL_NODES: Rule = {
 }
 
 
+_ASKED_ABOUT_ITS_JOBS: Rule = {
+    "rule": "!has(self.restApi) || self.restApi.enabled || !has(self.nodeSets) || "
+    "self.nodeSets.all(item, !has(item.max) || (has(item.min) && item.min == item.max))",
+    "message": "restApi.enabled must be true with min and max of a node set: without it no worker is created for a job, and "
+    "none is given back; give the set replicas, or enable restApi",
+    "fieldPath": ".restApi",
+}
+
+
 class Slurm(ApiModel):
     """A Slurm cluster inside the tenant's plane."""
 
+    model_config = model_rules(_ASKED_ABOUT_ITS_JOBS)
     version: SlurmVersion | None = Field(
         None, description="Slurm version, for example 26.05.5; the installation's default if empty."
     )

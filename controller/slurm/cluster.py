@@ -26,7 +26,7 @@ from controller.slurm.client.rest import SlurmRest
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.config.topology import grown, topology_of
 from controller.slurm.decide.hanging import hanging
-from controller.slurm.decide.status import Found, counts, pods_of, resting, waiting
+from controller.slurm.decide.status import Found, counts, left_undone, pods_of, resting, waiting
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import Action, Fleet, Free, vouched
 from controller.slurm.lease.free import left
@@ -116,7 +116,7 @@ class Cluster:
             refused=bool(applied.refused),
             resting=resting(seen.view, seen.workers, self._vouched) if seen.view is not None else frozenset(),
             waiting=waiting(seen.workers),
-            kept="; ".join(filter(None, (order.kept, self._applier.kept))),
+            kept="; ".join(filter(None, (order.kept, left_undone(spec), self._applier.kept))),
         )
 
     async def _observe(self, plane: Plane, rest: SlurmRest | None, order: Order) -> Seen:

@@ -127,6 +127,17 @@ def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart
     return SlurmPart(verdict(found, was=was, on=spec is not None), summary, essential=spec is not None)
 
 
+def left_undone(spec: SlurmSpec) -> str:
+    """What the platform does not do for a cluster without a REST API, as a message; empty if nothing is left undone."""
+    if spec.rest_api is not None:
+        return ""
+    elastic = [node_set.name for node_set in spec.node_sets if node_set.elastic][:_MOST_SETS_NAMED]
+    missing = [f"no worker of {', '.join(elastic)} is created for a job or given back"] if elastic else []
+    if spec.accounting is not None:
+        missing.append("users, their rights and QOS are not written to the accounting database")
+    return f"{'; '.join(missing)}: set spec.scheduling.slurm.restApi.enabled" if missing else ""
+
+
 def counts(view: SlurmView) -> Obj:
     """The Tenant's `status.slurm`: nodes by state, jobs by what they do.
 

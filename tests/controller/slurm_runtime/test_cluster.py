@@ -8,7 +8,7 @@ from controller.inside.calls import Plane
 from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide.status import READY, UNASKED, verdict
 from controller.slurm.keygen import make_auth_key
-from controller.slurm.spec import TopologySpec, UserSpec
+from controller.slurm.spec import AccountingSpec, TopologySpec, UserSpec
 from controller.slurm.spec.keys import staged
 from controller.verdict import Verdict
 from tests.controller.slurm_runtime.bed import KEYS, Bed
@@ -132,6 +132,19 @@ async def test_a_cluster_without_a_rest_api_is_ready_when_its_daemons_are(bed: B
     assert verdict(await bed.reconcile(fixed, rest_api=None), was=False) == Verdict("True", Reason.READY, UNASKED)
     assert bed.workers() == ["gpu-0"]
     assert bed.fake.calls == []
+
+
+async def test_the_condition_says_what_is_left_undone_without_a_rest_api(bed: Bed) -> None:
+    for name in ("slurmctld", "slurmdbd", "mariadb", "login"):
+        bed.plane.add_daemon(name)
+    found = await bed.reconcile(node_set("a"), node_set("b", minimum=1, maximum=1), rest_api=None, accounting=AccountingSpec())
+    assert verdict(found, was=False) == Verdict(
+        "True",
+        Reason.READY,
+        f"{UNASKED}; no worker of a is created for a job or given back; "
+        "users, their rights and QOS are not written to the accounting database: set spec.scheduling.slurm.restApi.enabled",
+    )
+    assert (await bed.reconcile(node_set("a"))).kept == ""
 
 
 async def test_the_condition_says_what_the_tenant_asks_for_and_does_not_get(bed: Bed) -> None:
