@@ -213,7 +213,7 @@ def _check_sizes(spec: SlurmSpec, sizes: PodSizes) -> None:
 
 
 def _check_doors(spec: SlurmSpec, login: LoginSpec) -> None:
-    """Refuse keys and identities that the login nodes' files cannot hold: who may log in would stay as it was."""
+    """Refuse keys and identities that the login nodes' files cannot hold: otherwise they keep the earlier ones."""
     try:
         keys = sum(map(len, users.authorized_keys(spec)["data"].values()))
     except users.UnsafeUserError as error:

@@ -76,8 +76,8 @@ def bound(name: str, defaults: dict[str, Any] | None = None, **bounds: Any) -> d
     )
 
 
-def people(count: int, *, admin: bool = False, **each: list[str]) -> list[dict[str, Any]]:
-    return [{"name": f"u{number}", "uid": 10_000 + number, "admin": admin} | each for number in range(count)]
+def people(count: int, *, admin: bool = False, **more: list[str]) -> list[dict[str, Any]]:
+    return [{"name": f"u{number}", "uid": 10_000 + number, "admin": admin} | more for number in range(count)]
 
 
 # 700 bytes each; a client draws no longer ones unless asked to.
