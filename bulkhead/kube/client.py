@@ -26,6 +26,7 @@ from bulkhead.kube.watch import (
     watch_events,
 )
 
+JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"

@@ -5,7 +5,8 @@
 
 A tenant may change every object in the plane, so all are applied again after a while. Volumes are never deleted here: homes,
 queue and accounts outlive a cluster that is switched off. If an object cannot be changed because of an immutable field, that is
-reported (`kept`), and the other objects are still applied (`volumes`).
+reported (`kept`), and the other objects are still applied (`volumes`). Only ConfigMaps and Secrets are recreated then, and
+ConfigMaps have our files alone: the Tenant decides about logins, also in a plane whose admins want it otherwise.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
+from bulkhead.kube.client import JSON_PATCH
 from bulkhead.kube.errors import ApiError, NotFound
 from bulkhead.kube.objects import Resource, uid_of
 from bulkhead.work.clock import Clock
@@ -25,6 +27,7 @@ from controller.slurm import volumes
 from controller.slurm.objects.parts import OURS
 from controller.slurm.observe import NODE_SETS
 from controller.slurm.spec import NAMESPACE
+from controller.unchangeable import unchangeable
 
 _log = logging.getLogger(__name__)
 _APPLY_PERIOD_SECONDS = 120.0
@@ -33,6 +36,8 @@ _TRY_PAUSE_SECONDS = 0.25
 _WRITES_AT_ONCE = 6
 # A binding is deleted before the role that it names.
 _RIGHTS = (kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLE_BINDINGS, kinds.CLUSTER_ROLES, kinds.ROLES)
+# Kinds that pods read as files.
+_FILES = (kinds.CONFIG_MAPS, kinds.SECRETS)
 # Kinds that create pods are deleted first.
 _REMOVED = (
     NODE_SETS,
@@ -104,7 +109,7 @@ class Applier:
         async with self._slots:
             for left in range(_MOST_TRIES, 0, -1):
                 try:
-                    await (definitions.put(plane, obj) if obj["kind"] == definitions.KIND else plane.apply(resource, obj))
+                    await _put(plane, resource, obj)
                     break
                 except NotFound:
                     # A kind is served only some time after its definition was created.
@@ -113,7 +118,12 @@ class Applier:
                 except ApiError as error:
                     if obj["kind"] == definitions.KIND:
                         raise
-                    text = await volumes.kept(plane, obj, error)
+                    if resource in _FILES and unchangeable(error.status, error.message):
+                        # A tenant has made it immutable. Pods keep the files meanwhile.
+                        await plane.delete(resource, str(obj["metadata"]["name"]), _place(resource))
+                        await _put(plane, resource, obj)
+                    else:
+                        text = await volumes.kept(plane, obj, error)
                     break
                 await self._clock.sleep(_TRY_PAUSE_SECONDS)
         self._say(obj, text)
@@ -126,6 +136,15 @@ class Applier:
         self._kept.pop(slot, None)
         if text:
             self._kept[slot] = text
+
+
+async def _put(plane: Plane, resource: Resource, obj: Obj) -> None:
+    await (definitions.put(plane, obj) if obj["kind"] == definitions.KIND else plane.apply(resource, obj))
+    if resource == kinds.CONFIG_MAPS:
+        # An apply leaves what others have added: a file of that kind would open the login nodes to keys that the Tenant lacks.
+        parts = {"data": obj["data"], "binaryData": {}}
+        patch = [{"op": "add", "path": f"/{part}", "value": value} for part, value in parts.items()]
+        await plane.patch(resource, str(obj["metadata"]["name"]), patch, NAMESPACE, content_type=JSON_PATCH)
 
 
 async def _delete(plane: Plane, resource: Resource, obj: Obj) -> None:

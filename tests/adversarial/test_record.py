@@ -32,5 +32,5 @@ def test_inputs_are_counted_by_row_and_level_with_who_decided() -> None:
     assert found["B13"] == {"rules alone": {"inputs": 1, "ignored": 0, "passed": 1, "failed": 0, "decided_by": {}}}
     ignored = found["A15"]["the host's policies"]
     assert ignored == {"inputs": 1, "ignored": 1, "passed": 0, "failed": 0, "decided_by": {"ignored": 1}}, "it shows nothing"
-    assert len(found) == 126
+    assert len(found) == 127
     assert found["C13"] == {}

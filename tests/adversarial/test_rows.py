@@ -11,12 +11,12 @@ from tests.adversarial.rows import Row
 # Reviewed: rows that no test shows. Each says why, and what would show it.
 OPEN: Final = frozenset({"C13", "C14"})
 # How many rows each part of the catalogue has: A to H, and S of Slurm.
-NUMBERS: Final = {"A": 19, "B": 16, "C": 14, "D": 12, "E": 15, "F": 13, "G": 17, "H": 14, "S": 6}
+NUMBERS: Final = {"A": 19, "B": 16, "C": 14, "D": 12, "E": 15, "F": 13, "G": 17, "H": 14, "S": 7}
 
 
 def test_every_row_of_the_catalogue_stands_there_once() -> None:
     wanted = [f"{part}{number}" for part, most in NUMBERS.items() for number in range(1, most + 1)]
-    assert len(wanted) == 126
+    assert len(wanted) == 127
     assert [row.id for row in rows.rows()] == wanted
 
 

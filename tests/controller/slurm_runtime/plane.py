@@ -147,6 +147,9 @@ class FakePlane:
         if found is None:
             raise NotFound(404, "NotFound", name)
         self.writes.append(("patch", r.kind, f"{name}/{more['subresource']}" if "subresource" in more else name))
+        if isinstance(body, list):
+            found |= {operation["path"].strip("/"): copy.deepcopy(operation["value"]) for operation in body}
+            return found
         for part, value in body.items():
             if part == "metadata":
                 continue
