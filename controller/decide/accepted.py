@@ -101,5 +101,8 @@ def _with_what_is_withdrawn(spec: dict[str, Any], asked: dict[str, Any]) -> dict
     revoked = list(then.get("revoked") or ())
     revoked += [entry for entry in now.get("revoked") or () if entry not in revoked]
     then |= {"revoked": revoked} if revoked else {}
+    # Login nodes of Slurm know these by the spec that its cluster is built from.
+    listed = list(dict.fromkeys([*(then.get("revokedUsers") or ()), *(now.get("revokedUsers") or ())]))
+    then |= {"revokedUsers": listed} if listed else {}
     then |= {"certificatesRevoked": now["certificatesRevoked"]} if now.get("certificatesRevoked") else {}
     return before | {"access": then} if then or "access" in mapping(spec) else before

@@ -26,6 +26,7 @@ from controller.host.dedication import Offers, claimed
 from controller.refusal import Refusal
 from controller.sections import over
 from controller.settings import Settings
+from controller.slurm.spec import SlurmSpec
 from tests.controller.tenant.test_status import ready_findings
 from tests.kit.statuses import compute
 from tests.kit.tenantsamples import NOW, SLICE, case, material, tenant, tenant_class
@@ -309,6 +310,17 @@ def test_what_is_withdrawn_counts_whatever_else_the_edit_says() -> None:
     made = admitted(asks(REFUSALS["a cohort"]), noted, THERE)
     assert [entry.name for entry in made.plane.access.revoked] == ["corp:eve"]
     assert made.plane.access.certificates_revoked == "today"
+
+
+def test_a_user_of_the_host_that_is_revoked_beside_a_refused_field_opens_no_login_node() -> None:
+    slurm, revoked = {"scheduling": {"mode": "Slurm"}}, {"access": {"revokedUsers": ["ada"]}}
+    # A refused edit restores no revoked access.
+    for before, after in (({}, revoked), (revoked, {})):
+        made = admitted(asks(slurm, after, REFUSALS["a cohort"]), record(asks(slurm, before)), THERE)
+        assert made.edit is not None
+        assert isinstance(made.slurm, SlurmSpec)
+        assert made.slurm.login is not None
+        assert "bulkhead:host:ada" in made.slurm.login.revoked
 
 
 def test_a_class_that_became_tighter_holds_what_was_accepted_and_not_what_is_asked_now() -> None:
