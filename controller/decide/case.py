@@ -23,7 +23,7 @@ from controller.refusal import Refusal
 from controller.sections import over, section_of
 from controller.settings import Settings
 from controller.shares.spec import Share, shares_of
-from controller.slurm.decide.resolve import UnresolvableError, resolve
+from controller.slurm.decide.resolve import UnresolvableError, logins, resolve
 from controller.slurm.spec import SlurmSpec
 
 
@@ -91,6 +91,11 @@ class Case:
             return Refusal(Reason.INVALID_CONFIGURATION, f"spec.scheduling.slurm: {error}")
 
     @property
+    def slurm_logins(self) -> SlurmSpec | None:
+        """What still has to reach a Slurm cluster that is refused: its users, and what opens its login nodes."""
+        return logins(self.tenant, self.tenant_class or {}) if isinstance(self.slurm, Refusal) else None
+
+    @property
     def class_name(self) -> str:
         """The name of the class that was found."""
         return str(section_of(self.tenant_class or {}, "metadata").get("name", ""))
@@ -133,10 +138,11 @@ class Admitted:
     """What to build for a tenant: what it requests or, for a running tenant, the part that its class allows (`held`)."""
 
     plane: PlaneSpec  # without a slice of the service range: only admitted tenants get one
-    slurm: SlurmSpec | Refusal | None  # a refusal: the cluster stays as it runs
+    slurm: SlurmSpec | Refusal | None  # a refusal: the cluster stays as it runs, but for `slurm_logins`
     claims_nodes: bool = False
     nodes: Finding | None = None  # about its dedicated nodes, if it claims any
     held: Refusal | None = None
     edit: Refusal | None = None  # why the present Tenant was refused: the plane is that of its last accepted spec (`accepted`)
     shares: tuple[Share, ...] = ()
     class_name: str = ""
+    slurm_logins: SlurmSpec | None = None

@@ -94,6 +94,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
         held=refusal,
         shares=inside.shares,
         class_name=case.class_name,
+        slurm_logins=case.slurm_logins,
     )
 
 

@@ -33,7 +33,7 @@ from controller.slurm.lease.free import left
 from controller.slurm.lease.plan import over, plan_leases, records_of
 from controller.slurm.lease.release import ranks
 from controller.slurm.objects.nodesets import definition, retiring_gpus
-from controller.slurm.objects.render import daemons, render
+from controller.slurm.objects.render import daemons, logins, render
 from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import Seen, cordoned, node_sets, observe, units
 from controller.slurm.report import report
@@ -53,6 +53,8 @@ class Order:
     on: bool = True
     trusted: tuple[str, ...] = ()  # public keys that sign ssh certificates
     kept: str = ""  # what the Tenant asks for and does not get, as a message
+    # Only its keys, users and what opens its login nodes are known: nothing else of the cluster is looked at or changed.
+    logins_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Cluster:
 
     async def reconcile(self, plane: Plane, order: Order) -> Found:
         """Go through every stage once; raises KubeError if the plane does not answer."""
+        if order.logins_only:
+            return await self._open_logins(plane, order)
         rest = SlurmRest(plane, self._token_source(order.keys))
         seen = await self._observe(plane, rest if order.spec.rest_api is not None else None, order)
         spec = self._complete(order, seen)
@@ -118,6 +122,12 @@ class Cluster:
             waiting=waiting(seen.workers),
             kept="; ".join(filter(None, (order.kept, left_undone(spec), self._applier.kept))),
         )
+
+    async def _open_logins(self, plane: Plane, order: Order) -> Found:
+        objects = logins(order.spec, order.keys, order.trusted)
+        await self._applier.apply(plane, objects)
+        self._note_keys(order, objects)
+        return Found(applied=True, unasked=True)
 
     async def _observe(self, plane: Plane, rest: SlurmRest | None, order: Order) -> Seen:
         # NodeSets cannot be read before their definition is up to date.

@@ -92,6 +92,11 @@ class SlurmLoops:
         if entry is not None:
             entry.woken.set()
 
+    def last_order(self, tenant: str) -> Order | None:
+        """The last order of a tenant's cluster; None if it has no task."""
+        entry = self._entries.get(tenant)
+        return entry.order if entry is not None else None
+
     def lease(self, tenant: str) -> LeaseSpec:
         """How patient a tenant's cluster is with workers that have to go, as ordered last; the usual if it has no task."""
         entry = self._entries.get(tenant)

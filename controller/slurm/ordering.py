@@ -12,7 +12,7 @@ from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
 from controller.slurm.keystore import KeyStore, is_off
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.spec import KEYS, SlurmImages, SlurmSpec
+from controller.slurm.spec import KEYS, LoginSpec, SlurmImages, SlurmSpec
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
 
@@ -53,6 +53,22 @@ class Ordering:
         found = self._loops.order(plane.tenant, Order(spec, keys, trusted=trusted, kept=kept))
         return Ordered(wanted=True, found=found, spec=spec)
 
+    async def hold(self, plane: PlaneSpec, tenant: Obj, secrets_there: Mapping[str, Obj], logins: SlurmSpec) -> None:
+        """Leave a cluster that is refused as it was ordered last, but for its keys, its users and what opens its login nodes.
+
+        If this process has ordered nothing yet, only these are kept up to date.
+        """
+        secret, last = secrets_there.get(KEYS), self._loops.last_order(plane.tenant)
+        if secret is None or is_off(secret) or (last is not None and not last.on):
+            return
+        spec, spread = logins, self._loops.spread(plane.tenant)
+        if last is not None and not last.logins_only:
+            spec = replace(last.spec, users=logins.users, login=_restricted(last.spec.login, logins.login))
+        keys, name = await self._keys.current(plane, tenant, secret, spread, name=spec.cluster_name)
+        trusted = await self._certificates(plane, tenant, spec, spread)
+        only = last is None or last.logins_only
+        self._loops.order(plane.tenant, Order(replace(spec, cluster_name=name), keys, trusted=trusted, logins_only=only))
+
     def runs(self, tenant: str) -> bool:
         """Whether the tenant's cluster has a task."""
         return self._loops.runs(tenant)
@@ -88,6 +104,12 @@ class Ordering:
         await self._keys.mark_off(plane)
         await self._loops.forget(plane.tenant)
         return None
+
+
+def _restricted(login: LoginSpec | None, wanted: LoginSpec | None) -> LoginSpec | None:
+    if login is None or wanted is None:
+        return login
+    return replace(login, root_keys=wanted.root_keys, keys=wanted.keys, revoked=wanted.revoked)
 
 
 def _keeps_its_name(wanted: str, name: str) -> str:

@@ -105,6 +105,28 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
     return made
 
 
+def logins(tenant: Obj, tenant_class: Obj) -> SlurmSpec | None:
+    """Of a cluster that is refused: its users, and what opens its login nodes; None if there is nothing of that to build."""
+    asked = section_of(section_of(section_of(tenant, "spec"), "scheduling"), "slurm")
+    login = section_of(asked, "login")
+    if not has_slurm(tenant) or not login.get("enabled", True):
+        return None
+    name = str(tenant["metadata"]["name"])
+    made = SlurmSpec(
+        tenant=name,
+        cluster_name=str(asked.get("clusterName") or name),
+        version="",
+        images=SlurmImages(slurm="", mariadb=""),
+        login=_login(login, PodSizes(), tenant, section_of(tenant_class, "spec")),
+        users=ssh.users_of(tenant),
+    )
+    try:
+        _check_doors(made, made.login or LoginSpec())
+    except UnresolvableError:
+        return None
+    return made
+
+
 def _check_class(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
     modes = section_of(bounds, "scheduling").get("modes")
     if modes and "Slurm" not in modes:

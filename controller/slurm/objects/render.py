@@ -22,6 +22,8 @@ from controller.slurm.spec import (
     SLURMCTLD,
     SLURMD_PORT,
     TOKEN_KEY,
+    TRUST,
+    USERS,
     VOUCHING_KEY,
     WORKER,
     WORKERS,
@@ -56,6 +58,12 @@ def render(spec: SlurmSpec, keys: SlurmKeys, trusted: tuple[str, ...] = ()) -> t
         nodesets.definition(),
         *nodesets.node_sets(spec),
     )
+
+
+def logins(spec: SlurmSpec, keys: SlurmKeys, trusted: tuple[str, ...] = ()) -> tuple[Obj, ...]:
+    """The files that pods follow in place, and rights: keys, users, and what opens the login nodes. They restart nothing."""
+    names = {KEYS, USERS, TRUST, users.AUTHORIZED_KEYS, ssh.RIGHTS}
+    return tuple(obj for obj in render(spec, keys, trusted) if obj["metadata"]["name"] in names)
 
 
 def daemons(objects: Iterable[Obj]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from bulkhead.api.tenant import Tenant
 from controller.decide.admit import refuse
 from controller.refusal import Refusal
 from controller.settings import Settings
-from controller.slurm.decide.resolve import UnresolvableError, resolve
+from controller.slurm.decide.resolve import UnresolvableError, logins, resolve
 from controller.slurm.spec import Allotment, NodeSetSpec, SlurmSpec, UserSpec, Volume
 from tests.kit import tenantsamples as samples
 from tests.kit.slurmsamples import CASES, slurm_spec
@@ -278,6 +278,21 @@ def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name:
 )
 def test_keys_and_identities_that_the_login_nodes_can_hold_are_taken(asked: dict[str, Any], access: dict[str, Any]) -> None:
     assert isinstance(case(with_slurm(asked, access=access), samples.tenant_class()).slurm, SlurmSpec)
+
+
+def test_of_a_refused_cluster_the_logins_are_those_of_its_tenant() -> None:
+    asked = {"clusterName": "research", "users": people(2, sshKeys=LONG_KEYS), "login": {"replicas": 2}}
+    bounds = samples.tenant_class(scheduling={"modes": ["Kubernetes"], "slurm": {"ssh": {"certificatesOnly": True}}})
+    found = logins(with_slurm(asked, access={"revoked": [{"name": "corp:eve"}]}), bounds)
+    assert found is not None
+    assert found.login is not None
+    assert (found.cluster_name, len(found.users), found.login.replicas) == ("research", 2, 2)
+    assert (found.login.keys, found.login.revoked) == (False, {"corp:eve"})
+    assert case(with_slurm(asked), bounds).slurm_logins is not None
+    assert case(with_slurm(asked), samples.tenant_class()).slurm_logins is None
+    for none in ({"login": {"enabled": False}}, {"users": people(1, sshKeys=["ssh-ed25519 AAAAC3Nza"])}):
+        assert logins(with_slurm(none), samples.tenant_class()) is None
+    assert logins(samples.tenant(), bounds) is None
 
 
 def test_an_elastic_set_may_reach_beyond_the_quota_and_is_held_back_by_the_lease() -> None:

@@ -56,6 +56,28 @@ async def test_it_is_known_since_when_login_nodes_have_had_a_key_of_certificates
     assert bed.cluster.spread == had | {"ssh-ed25519 BBBB": bed.clock.now()}
 
 
+async def test_of_a_cluster_of_which_only_logins_are_ordered_nothing_else_changes(bed: Bed) -> None:
+    fixed, alice = node_set(minimum=1, maximum=1), UserSpec("alice", 10001, ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5",))
+    for _ in range(2):
+        await bed.reconcile(fixed, users=(alice, UserSpec("eve", 10002)))
+    before = {key: obj for key, obj in bed.plane.objects.items() if key[0] not in {"ConfigMap", "Secret"}}
+    bed.cluster = Cluster("team-a", bed.clock, lambda _: {}, bed.board)
+    bed.clock.advance(1000)
+    bed.fake.calls.clear()
+    bed.plane.writes.clear()
+    order = Order(replace(slurm_spec(), users=(alice,)), KEYS, logins_only=True)
+    assert verdict(await bed.cluster.reconcile(cast(Plane, bed.plane), order), was=True).status == "True"
+    assert {name for verb, _, name in bed.plane.writes if verb != "patch"} == {
+        "slurm-keys",
+        "slurm-users",
+        "slurm-authorized-keys",
+    }
+    assert "eve" not in bed.plane.objects["ConfigMap", "slurm-users"]["data"]["passwd"]
+    assert bed.fake.calls == []
+    assert {key: obj for key, obj in bed.plane.objects.items() if key[0] not in {"ConfigMap", "Secret"}} == before
+    assert bed.cluster.spread.keys() == {key.kid for key in KEYS.auth}
+
+
 async def test_what_a_tenant_deletes_is_there_again_within_the_resync(bed: Bed) -> None:
     await bed.reconcile(node_set(minimum=1, maximum=1))
     del bed.plane.objects["ConfigMap", "slurm-config"]

@@ -16,7 +16,7 @@ from controller.slurm.decide.status import Found
 from controller.slurm.keystore import OFF, REVOKE, ROTATE, SPREAD, KeyStore
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
-from controller.slurm.spec import LeaseSpec, SlurmSpec, UserSpec
+from controller.slurm.spec import LeaseSpec, LoginSpec, SlurmSpec, UserSpec
 from controller.slurm.spec.keys import from_data, waiting
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
@@ -89,6 +89,9 @@ class Loops:
     def spread(self, _: str) -> dict[str, datetime]:
         return self.since
 
+    def last_order(self, _: str) -> Order | None:
+        return self.ordered
+
     def lease(self, _: str) -> LeaseSpec:
         return self.ordered.spec.lease if self.ordered is not None else LeaseSpec()
 
@@ -133,6 +136,14 @@ class Bed:
         stored = {"slurm-keys": self.host.secret} if seen and self.host.secret else {}
         spec: SlurmSpec | None = replace(slurm_spec(node_set()), users=users, cluster_name=name) if on else None
         return await self.ordering.order(PLANE, asked, stored, spec)
+
+    async def hold(self, logins: SlurmSpec, **annotations: str) -> Order | None:
+        """Only what a refused cluster still gets is ordered."""
+        asked = tenant()
+        asked["metadata"]["annotations"] = annotations
+        stored = {"slurm-keys": self.host.secret} if self.host.secret else {}
+        await self.ordering.hold(PLANE, asked, stored, logins)
+        return self.loops.ordered
 
     @property
     def keys(self) -> Any:
@@ -332,3 +343,48 @@ async def test_a_ca_that_no_login_node_trusts_yet_signs_nothing(bed: Bed) -> Non
     assert await trusted() == (first, fresh)
     bed.clock.advance(SPREAD.total_seconds())
     assert await trusted() == (fresh, first)
+
+
+REVOKED = LoginSpec(root_keys=("a key",), keys=False, revoked=frozenset({"corp:eve"}))
+
+
+async def test_a_cluster_that_is_refused_gets_the_users_and_revocations_of_its_tenant(bed: Bed) -> None:
+    await bed.order(users=(UserSpec("alice", 10001), UserSpec("eve", 10002, identities=("corp:eve",))))
+    before = bed.loops.ordered
+    assert before is not None
+    logins = replace(slurm_spec(), users=(UserSpec("alice", 10001),), login=REVOKED)
+    order = await bed.hold(logins, **{REVOKE: "now"})
+    assert order is not None
+    assert before.spec.login is not None
+    login = replace(before.spec.login, root_keys=("a key",), keys=False, revoked=frozenset({"corp:eve"}))
+    assert order.spec == replace(before.spec, users=logins.users, login=login)
+    assert not order.logins_only
+    assert order.keys.jwt != before.keys.jwt
+    assert (bed.desks.open_of, order.trusted) == (set(), ())
+
+
+async def test_of_a_refused_cluster_that_this_process_does_not_know_only_logins_are_ordered(bed: Bed) -> None:
+    await bed.order()
+    bed.loops.ordered = None
+    logins = replace(slurm_spec(), users=(UserSpec("ada", 10001, identities=("corp:ada",)),), login=REVOKED)
+    for _ in range(2):
+        order = await bed.hold(logins)
+        assert order is not None
+        assert order.logins_only
+        assert order.spec == logins
+        assert len(order.trusted) == 1
+    await bed.order()
+    assert bed.loops.ordered is not None
+    assert not bed.loops.ordered.logins_only
+
+
+async def test_a_refused_cluster_that_is_switched_off_or_was_never_there_gets_nothing(bed: Bed) -> None:
+    assert await bed.hold(replace(slurm_spec(), login=REVOKED)) is None
+    await bed.order()
+    await bed.order(on=False)
+    before = bed.loops.ordered
+    assert await bed.hold(replace(slurm_spec(), login=REVOKED)) is before
+    bed.loops.gone = True
+    await bed.order(on=False)
+    bed.loops.ordered = None
+    assert await bed.hold(replace(slurm_spec(), login=REVOKED)) is None

@@ -230,6 +230,10 @@ class Orders(Ordering):
 
     def __init__(self) -> None:
         self.given: list[SlurmSpec | None] = []
+        self.held: list[SlurmSpec] = []
+
+    async def hold(self, plane: PlaneSpec, tenant: Obj, secrets_there: Mapping[str, Obj], logins: SlurmSpec) -> None:
+        self.held.append(logins)
 
     def runs(self, tenant: str) -> bool:
         return True
@@ -254,6 +258,12 @@ async def test_the_slurm_cluster_of_a_tenant_that_is_held_is_not_switched_off(cl
         tenant = await world.settle("computing")
         assert ready(tenant) == ("False", "OutOfBounds")
         assert len(orders.given) == given
+        # A revocation reaches the login nodes of a cluster that is refused.
+        await client.patch(kinds.TENANTS, "computing", {"spec": {"access": {"revoked": [{"name": "corp:eve"}]}}})
+        await world.settle("computing")
+        login = orders.held[-1].login
+        assert login is not None
+        assert login.revoked == {"corp:eve"}
         kept = [[each for each in found["conditions"] if each["type"] == "SlurmReady"] for found in (before, tenant["status"])]
         assert kept[0]
         assert kept[0] == kept[1]

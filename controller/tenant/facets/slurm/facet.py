@@ -22,14 +22,18 @@ class Slurm(Facet):
     ordering: Ordering
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Order the cluster; a refused one stays as it is."""
-        wanted = turn.admitted.slurm
+        """Order the cluster; a refused one stays as it is, but lets in only the users that the Tenant still has."""
+        wanted, secrets = turn.admitted.slurm, turn.observed.in_plane(kinds.SECRETS)
         if isinstance(wanted, Refusal):
+            if turn.admitted.slurm_logins is not None and self._may_act(turn):
+                await self.ordering.hold(turn.spec, turn.observed.tenant, secrets, turn.admitted.slurm_logins)
             return turn
-        if turn.need(PlaneHealth).bootstrapped or self.ordering.runs(turn.tenant):
-            secrets = turn.observed.in_plane(kinds.SECRETS)
+        if self._may_act(turn):
             return turn.plus(await self.ordering.order(turn.spec, turn.observed.tenant, secrets, wanted))
         return turn.plus(Ordered(wanted=True, spec=wanted)) if wanted is not None else turn
+
+    def _may_act(self, turn: Turn) -> bool:
+        return turn.need(PlaneHealth).bootstrapped or self.ordering.runs(turn.tenant)
 
     def report(self, seen: Seen) -> Report:
         """The cluster as it was last found."""

@@ -36,7 +36,7 @@ class Task:
         self._answers = answers
 
     def __getattr__(self, name: str) -> Any:
-        waits = name == "look" or (name in {"order", "forget"} and self._answers.get("waits"))
+        waits = name == "look" or (name in {"order", "hold", "forget"} and self._answers.get("waits"))
 
         def call(*_: Any, **__: Any) -> Any:
             self.asked.append(name)
@@ -49,7 +49,15 @@ class Task:
 
 
 def turn(*made: object, spec: Any = None, **admitted: Any) -> Turn:
-    defaults = {"held": None, "edit": None, "slurm": None, "shares": (), "class_name": "c", "nodes": None} | admitted
+    defaults = {
+        "held": None,
+        "edit": None,
+        "slurm": None,
+        "slurm_logins": None,
+        "shares": (),
+        "class_name": "c",
+        "nodes": None,
+    } | admitted
     observed = SimpleNamespace(tenant=tenant(), in_plane=lambda _: {})
     return Turn(cast("Any", observed), cast("Any", SimpleNamespace(**defaults)), spec or plane_spec()).plus(*made)
 
@@ -91,6 +99,12 @@ async def test_a_cluster_that_is_refused_is_left_as_it_is_and_as_it_was_reported
     facet = Slurm(cast("Any", orders))
     assert await acted(facet, turn(SERVES, slurm=refusal, held=refusal)) == Report()
     assert orders.asked == []
+    # But its users and their keys are the Tenant's.
+    orders = Task(runs=False, waits=True)
+    for health, asked in ((DOWN, ["runs"]), (SERVES, ["runs", "hold"])):
+        before = turn(health, slurm=refusal, held=refusal, slurm_logins=cast("Any", SimpleNamespace()))
+        assert await acted(Slurm(cast("Any", orders)), before) == Report()
+        assert orders.asked == asked
     # Of one that is not held and has none, condition and field go.
     gone = await acted(Slurm(cast("Any", Task(runs=False, waits=True))), turn(SERVES))
     assert (gone.conditions, gone.fields) == ({ConditionType.SLURM_READY: None}, {"slurm": None})
