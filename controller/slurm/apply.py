@@ -110,6 +110,7 @@ class Applier:
             for left in range(_MOST_TRIES, 0, -1):
                 try:
                     await _put(plane, resource, obj)
+                    text = await volumes.claims_grown(plane, obj) if resource == kinds.STATEFUL_SETS else ""
                     break
                 except NotFound:
                     # A kind is served only some time after its definition was created.

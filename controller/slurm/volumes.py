@@ -1,6 +1,7 @@
 """Handles volumes whose change the plane refuses: volumes that can grow do, and the others stay and are reported.
 
     refused StatefulSet ──> applied with its present templates ──> each of its claims is enlarged
+    new StatefulSet ──────> its claims may be of an earlier one ──> the same
     refused claim ────────> enlarged
 
 A tenant is the admin of its plane and may have changed all of this: only sizes and class names are read, within limits.
@@ -87,6 +88,12 @@ async def _with_its_templates(plane: Plane, obj: Obj, templates: list[Obj]) -> s
     there = {template.metadata.name: template.spec for template in running.spec.volume_claim_templates}
     began = [_as_it_began(template, there.get(str(template["metadata"]["name"]))) for template in templates]
     await plane.apply(kinds.STATEFUL_SETS, obj | {"spec": obj["spec"] | {"volumeClaimTemplates": began}})
+    return await claims_grown(plane, obj)
+
+
+async def claims_grown(plane: Plane, obj: Obj) -> str:
+    """Enlarge the claims of a StatefulSet, which outlive it; returns a message about what cannot be changed."""
+    name, templates = str(obj["metadata"]["name"]), obj["spec"].get("volumeClaimTemplates") or ()
     claims = [
         (f"{template['metadata']['name']}-{name}-{number}", template)
         for template in templates

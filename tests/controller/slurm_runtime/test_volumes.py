@@ -115,6 +115,18 @@ async def test_volumes_grow_and_everything_else_is_applied(server: ApiServer) ->
         assert await made.apply(wanted) == ""
 
 
+@pytest.mark.parametrize(("storage_class", "size"), [("fast", "4Gi"), ("fixed", "1Gi")])
+async def test_a_volume_that_is_raised_while_slurm_is_off_grows_or_says_so(
+    server: ApiServer, storage_class: str, size: str
+) -> None:
+    async with bench(server, storage_class) as made:
+        await made.client.delete(kinds.STATEFUL_SETS, "slurmctld", NAMESPACE)
+        made.applier = Applier(made.clock)
+        message = await made.apply(asked(storage_class, "4Gi", "10Gi"))
+        assert await made.asks(STATE) == size
+        assert message.startswith(f"{STATE} stays at 1Gi: 4Gi is requested") == (storage_class == "fixed")
+
+
 async def test_volumes_that_cannot_grow_say_so_and_hold_up_nothing(server: ApiServer) -> None:
     async with bench(server, "fixed") as made:
         before = await made.set_of("slurmctld")
