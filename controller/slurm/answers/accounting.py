@@ -14,10 +14,19 @@ OPERATOR = "Operator"
 
 
 @dataclass(frozen=True, slots=True)
+class Quality:
+    """A QOS: its description, and the TRES that it limits, as `gres/gpu`."""
+
+    description: str = ""
+    group_tres: frozenset[str] = frozenset()
+    user_tres: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """The records of one cluster's database."""
 
-    qos: frozenset[str] = frozenset()
+    qos: Mapping[str, Quality] = field(default_factory=dict)
     # Cluster, account and user; the account's own association has no user.
     associations: frozenset[tuple[str, str, str]] = frozenset()
     # User -> whether it is an administrator.
@@ -37,8 +46,36 @@ class _User(Counted, frozen=True):
     administrator_level: msgspec.Raw = NO_WORDS
 
 
+class _Tres(Counted, frozen=True):
+    type: str = ""
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.type}/{self.name}" if self.name else self.type
+
+
+class _PerUser(msgspec.Struct, frozen=True):
+    user: list[_Tres] = []
+
+
+class _TresLimits(msgspec.Struct, frozen=True):
+    total: list[_Tres] = []
+    per: _PerUser = _PerUser()
+
+
+class _Most(msgspec.Struct, frozen=True):
+    tres: _TresLimits = _TresLimits()
+
+
+class _Limits(msgspec.Struct, frozen=True):
+    max: _Most = _Most()
+
+
 class _Qos(Counted, frozen=True):
     name: str
+    description: str = ""
+    limits: _Limits = _Limits()
 
 
 class _Associations(msgspec.Struct, frozen=True):
@@ -61,8 +98,13 @@ def parse_records(qos: bytes, associations: bytes, users: bytes) -> Records:
     found = parse.decode(associations, _Associations).associations
     levels = {user.name: frozenset(parse.words(user.administrator_level)) for user in parse.decode(users, _Users).users}
     return Records(
-        qos=frozenset(quality.name for quality in parse.decode(qos, _Qualities).qos),
+        qos={quality.name: _quality(quality) for quality in parse.decode(qos, _Qualities).qos},
         associations=frozenset((association.cluster, association.account, association.user) for association in found),
         users={name: ADMIN in words for name, words in levels.items()},
         operators=frozenset(name for name, words in levels.items() if OPERATOR in words),
     )
+
+
+def _quality(found: _Qos) -> Quality:
+    limits = found.limits.max.tres
+    return Quality(found.description, frozenset(t.key for t in limits.total), frozenset(t.key for t in limits.per.user))

@@ -2,23 +2,29 @@
 
     spec, records ──> writes of missing records
 
-Only missing records are added, and users' rights are corrected. Limits, shares, further accounts and everything else that
-admins change with sacctmgr stay as they are. Nothing is ever deleted, because the database records which user ran which job. So
-a user that the Tenant no longer names keeps the records, but administers nothing: another person may get that name or number.
+Only missing records are added, and users' rights are corrected. A QOS that the Tenant has changed since it was written is
+written again: its description contains a mark of what it was written from. Limits, shares, further accounts and everything else
+that admins change with sacctmgr stay as they are. Nothing is ever deleted, because the database records which user ran which
+job. So a user that the Tenant no longer names keeps the records, but administers nothing: another person may get that name or
+number.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.slurm import SYSTEM_USERS
 from controller.slurm.answers.accounting import ADMIN, Records
+from controller.slurm.objects.parts import digest
 from controller.slurm.spec import AccountingSpec, QosSpec, SlurmSpec, UserSpec
 
 ACCOUNT: Final = "users"
 STANDARD: Final = "normal"
 _NOBODY: Final = "None"
+_MARK: Final = "bulkhead:"
+_NO_LIMIT: Final[Obj] = {"set": True, "infinite": True, "number": 0}
+_USUAL_MODE: Final = "disabled"  # as Slurm names a QOS without a mode of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +38,13 @@ class Write:
 
 def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tuple[Write, ...]:
     """The writes that bring the records to what the spec names, in order."""
+    removed = sorted(_removed(spec, there))
+    # First, so that no other write that fails leaves them.
+    writes = [Write("users", {"users": [_no_rights(name) for name in removed]}, len(removed))] if removed else []
     new = [quality for quality in accounting.qos if quality.name not in there.qos]
     # QOS that preempt nothing come first, because a QOS can name only those that exist.
-    writes = [Write("qos", {"qos": [_quality(quality)]}, 1) for quality in sorted(new, key=lambda one: len(one.preempts))]
+    writes += [Write("qos", {"qos": [_quality(quality)]}, 1) for quality in sorted(new, key=lambda one: len(one.preempts))]
+    writes += [Write("qos", {"qos": [body]}, 1) for quality in accounting.qos if (body := _edited(quality, there)) is not None]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
     names = [STANDARD, *(quality.name for quality in accounting.qos)]
     if "" not in members:
@@ -48,9 +58,6 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     changed = [user for user in spec.users if there.users.get(user.name, False) != user.admin]
     if changed:
         writes.append(Write("users", {"users": [_rights(user) for user in changed]}, len(changed)))
-    removed = sorted(_removed(spec, there))
-    if removed:
-        writes.append(Write("users", {"users": [_no_rights(name) for name in removed]}, len(removed)))
     return tuple(writes)
 
 
@@ -94,7 +101,7 @@ def _no_rights(name: str) -> Obj:
 
 def _quality(found: QosSpec) -> Obj:
     """A QOS record."""
-    made: Obj = {"name": found.name, "description": found.name, "priority": _number(found.priority)}
+    made: Obj = {"name": found.name, "description": f"{found.name} {_mark(found)}", "priority": _number(found.priority)}
     preempt: Obj = {"list": list(found.preempts)} if found.preempts else {}
     if found.preempt_mode:
         preempt["mode"] = [found.preempt_mode.upper()]
@@ -107,6 +114,33 @@ def _quality(found: QosSpec) -> Obj:
     if tres:
         most["tres"] = tres
     return made | ({"preempt": preempt} if preempt else {}) | ({"limits": {"max": most}} if most else {})
+
+
+def _edited(found: QosSpec, there: Records) -> Obj | None:
+    """What to write into a QOS that is there; None if it was written from this spec.
+
+    One without a mark is as an earlier release wrote it, or as sacctmgr changed it since: only the mark is added.
+    """
+    record = there.qos.get(found.name)
+    if record is None or _mark(found) in record.description.split():
+        return None
+    made = _quality(found)
+    if _MARK not in record.description:
+        return {"name": found.name, "description": made["description"]}
+    # What the Tenant no longer limits. slurmrestd has no word for an empty `preempt`.
+    gone = (record.group_tres - dict(found.group_tres).keys(), record.user_tres - dict(found.user_tres).keys())
+    total, user = (
+        [*_tres(pairs), *_tres((key, "-1") for key in sorted(keys))]
+        for pairs, keys in zip((found.group_tres, found.user_tres), gone, strict=True)
+    )
+    wall = _NO_LIMIT if found.max_wall_minutes is None else _number(found.max_wall_minutes)
+    most: Obj = {"wall_clock": {"per": {"job": wall}}, "tres": {"total": total, "per": {"user": user}}}
+    mode = (found.preempt_mode or _USUAL_MODE).upper()
+    return made | {"limits": {"max": most}, "preempt": made.get("preempt", {}) | {"mode": [mode]}}
+
+
+def _mark(found: QosSpec) -> str:
+    return f"{_MARK}{digest(asdict(found))}"
 
 
 def _tres(pairs: Iterable[tuple[str, str]]) -> list[Obj]:

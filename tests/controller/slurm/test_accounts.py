@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from controller.slurm.answers.accounting import Records, parse_records
+from controller.slurm.answers.accounting import Quality, Records, parse_records
 from controller.slurm.answers.parse import SlurmAnswerError
 from controller.slurm.decide.accounts import missing
 from controller.slurm.spec import AccountingSpec, QosSpec, SlurmImages, SlurmSpec, UserSpec
@@ -13,8 +14,23 @@ from controller.slurm.spec import AccountingSpec, QosSpec, SlurmImages, SlurmSpe
 ALICE, BOB = UserSpec("alice", 10_000, admin=True), UserSpec("bob", 10_001)
 ACCOUNTING = AccountingSpec(qos=(QosSpec("high", preempts=("low",)), QosSpec("low")))
 SPEC = SlurmSpec("team-a", "red", "26.05.5", SlurmImages("s", "m"), users=(ALICE, BOB), accounting=ACCOUNTING)
+
+
+def written(quality: QosSpec) -> Quality:
+    """A QOS as the database has it once it was written."""
+    write, *_ = missing(replace(SPEC, users=()), AccountingSpec(qos=(quality,)), Records(associations=ALL))
+    (body,) = write.body["qos"]
+    tres = body.get("limits", {}).get("max", {}).get("tres", {})
+    return Quality(body["description"], keys(tres.get("total")), keys(tres.get("per", {}).get("user")))
+
+
+def keys(tres: list[dict[str, Any]] | None) -> frozenset[str]:
+    return frozenset(f"{entry['type']}/{entry['name']}".rstrip("/") for entry in tres or ())
+
+
+ALL = frozenset({("red", "users", "")})
 WHOLE = Records(
-    qos=frozenset({"normal", "high", "low"}),
+    qos={"normal": Quality(), **{quality.name: written(quality) for quality in ACCOUNTING.qos}},
     associations=frozenset({("red", "users", ""), ("red", "users", "alice"), ("red", "users", "bob")}),
     users={"alice": True, "bob": False, "root": True},
 )
@@ -41,7 +57,7 @@ def test_a_database_that_has_everything_gets_nothing() -> None:
 @pytest.mark.parametrize(
     ("there", "wanted"),
     [
-        (replace(WHOLE, qos=WHOLE.qos - {"high"}), ["qos", "associations"]),
+        (replace(WHOLE, qos={"normal": Quality(), "low": WHOLE.qos["low"]}), ["qos", "associations"]),
         (replace(WHOLE, users={"alice": False, "bob": True}), ["users"]),
         (replace(WHOLE, associations=WHOLE.associations - {("red", "users", "bob")}), ["users_association"]),
         # The same names in another cluster of the database, or in another account, do not count.
@@ -67,14 +83,54 @@ def test_a_user_who_was_taken_out_of_the_spec_administers_nothing() -> None:
     assert missing(SPEC, ACCOUNTING, replace(WHOLE, operators=frozenset({"bob"}))) == ()
 
 
+LIMITED = QosSpec("high", 100, ("low",), "requeue", 60, (("gres/gpu", "8"),), (("cpu", "4"), ("mem", "10")))
+
+
+def after(edit: QosSpec, there: Quality) -> list[Any]:
+    """What is written into a QOS that is there."""
+    records = replace(WHOLE, qos={"normal": Quality(), "high": there})
+    return [write.body["qos"][0] for write in missing(SPEC, AccountingSpec(qos=(edit,)), records)]
+
+
+def test_a_qos_that_the_tenant_changes_is_written_again_as_a_whole() -> None:
+    assert after(LIMITED, written(LIMITED)) == []
+    (body,) = after(replace(LIMITED, max_wall_minutes=30, group_tres=(("gres/gpu", "4"),)), written(LIMITED))
+    assert body["limits"]["max"]["wall_clock"]["per"]["job"]["number"] == 30
+    assert body["limits"]["max"]["tres"]["total"] == [{"type": "gres", "name": "gpu", "count": 4}]
+    (body,) = after(QosSpec("high"), written(LIMITED))
+    assert body["priority"]["number"] == 0
+    assert body["preempt"] == {"mode": ["DISABLED"]}
+    assert body["limits"]["max"] == {
+        "wall_clock": {"per": {"job": {"set": True, "infinite": True, "number": 0}}},
+        "tres": {
+            "total": [{"type": "gres", "name": "gpu", "count": -1}],
+            "per": {"user": [{"type": "cpu", "name": "", "count": -1}, {"type": "mem", "name": "", "count": -1}]},
+        },
+    }
+
+
+def test_what_sacctmgr_changed_in_a_qos_stays_until_the_tenant_changes_it() -> None:
+    kept = replace(written(LIMITED), group_tres=frozenset({"node"}))
+    assert after(LIMITED, kept) == []
+    # One of an earlier release, or with another description: only the mark is new.
+    (body,) = after(LIMITED, Quality("high"))
+    assert body == {"name": "high", "description": written(LIMITED).description}
+    assert after(LIMITED, Quality(body["description"])) == []
+
+
 def test_answers_are_read_into_records() -> None:
-    qos = json.dumps({"qos": [{"name": "normal"}, {"name": "high"}, {"name": "low"}]}).encode()
+    limits = {"max": {"tres": {"total": [{"type": "gres", "name": "gpu", "id": 1, "count": 8}]}}}
+    limits["max"]["tres"]["per"] = {"user": [{"type": "cpu", "name": ""}]}  # type: ignore[assignment]
+    qos = json.dumps({"qos": [{"name": "normal"}, {"name": "high", "description": "h", "limits": limits}]}).encode()
     pairs = [{"cluster": cluster, "account": account, "user": user} for cluster, account, user in WHOLE.associations]
     users = [
         {"name": name, "administrator_level": ["Administrator"] if admin else ["None"]} for name, admin in WHOLE.users.items()
     ]
     users += [{"name": "eve", "administrator_level": ["Operator"]}]
     found = parse_records(qos, json.dumps({"associations": pairs}).encode(), json.dumps({"users": users}).encode())
-    assert found == replace(WHOLE, users=dict(WHOLE.users) | {"eve": False}, operators=frozenset({"eve"}))
+    high = Quality("h", frozenset({"gres/gpu"}), frozenset({"cpu"}))
+    assert found == replace(
+        WHOLE, qos={"normal": Quality(), "high": high}, users=dict(WHOLE.users) | {"eve": False}, operators=frozenset({"eve"})
+    )
     with pytest.raises(SlurmAnswerError):
         parse_records(b'{"errors": [{"error": "no database"}]}', b"{}", b"{}")
