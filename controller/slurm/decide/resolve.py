@@ -106,10 +106,10 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
 
 
 def logins(tenant: Obj, tenant_class: Obj) -> SlurmSpec | None:
-    """Of a cluster that is refused: its users, and what opens its login nodes; None if there is nothing of that to build."""
+    """Of a cluster that is refused: its users, and what opens its login nodes; None if they cannot be built."""
     asked = section_of(section_of(section_of(tenant, "spec"), "scheduling"), "slurm")
     login = section_of(asked, "login")
-    if not has_slurm(tenant) or not login.get("enabled", True):
+    if not has_slurm(tenant):
         return None
     name = str(tenant["metadata"]["name"])
     made = SlurmSpec(
@@ -117,11 +117,12 @@ def logins(tenant: Obj, tenant_class: Obj) -> SlurmSpec | None:
         cluster_name=str(asked.get("clusterName") or name),
         version="",
         images=SlurmImages(slurm="", mariadb=""),
-        login=_login(login, PodSizes(), tenant, section_of(tenant_class, "spec")),
+        login=_login(login, PodSizes(), tenant, section_of(tenant_class, "spec")) if login.get("enabled", True) else None,
         users=ssh.users_of(tenant),
     )
     try:
-        _check_doors(made, made.login or LoginSpec())
+        if made.login is not None:
+            _check_doors(made, made.login)
     except UnresolvableError:
         return None
     return made

@@ -290,8 +290,10 @@ def test_of_a_refused_cluster_the_logins_are_those_of_its_tenant() -> None:
     assert (found.login.keys, found.login.revoked) == (False, {"corp:eve"})
     assert case(with_slurm(asked), bounds).slurm_logins is not None
     assert case(with_slurm(asked), samples.tenant_class()).slurm_logins is None
-    for none in ({"login": {"enabled": False}}, {"users": people(1, sshKeys=["ssh-ed25519 AAAAC3Nza"])}):
-        assert logins(with_slurm(none), samples.tenant_class()) is None
+    closed = logins(with_slurm({"login": {"enabled": False}, "users": people(1)}), bounds)
+    assert closed is not None
+    assert (closed.login, len(closed.users)) == (None, 1)
+    assert logins(with_slurm({"users": people(1, sshKeys=["ssh-ed25519 AAAAC3Nza"])}), samples.tenant_class()) is None
     assert logins(samples.tenant(), bounds) is None
 
 

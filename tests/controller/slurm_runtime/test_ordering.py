@@ -373,6 +373,10 @@ async def test_of_a_refused_cluster_that_this_process_does_not_know_only_logins_
         assert order.logins_only
         assert order.spec == logins
         assert len(order.trusted) == 1
+    # Without login nodes its tokens can be revoked all the same.
+    before = bed.keys.jwt
+    await bed.hold(replace(logins, login=None), **{REVOKE: "now"})
+    assert bed.keys.jwt != before
     await bed.order()
     assert bed.loops.ordered is not None
     assert not bed.loops.ordered.logins_only
