@@ -18,7 +18,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.client import JSON_PATCH
-from bulkhead.kube.errors import ApiError, NotFound
+from bulkhead.kube.errors import ApiError, KubeError, NotFound
 from bulkhead.kube.objects import Resource, uid_of
 from bulkhead.work.clock import Clock
 from controller.inside import definitions
@@ -69,17 +69,21 @@ class Applier:
         return self._memory.recent(obj, -math.inf)
 
     async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
-        """Apply the objects that are due; the first error is raised once the others of its group are applied."""
+        """Apply the objects that are due; the first error is raised once all others are applied."""
         since = self._clock.monotonic() - _APPLY_PERIOD_SECONDS
         objects = [obj for obj in objects if not self._memory.recent(obj, since)]
         namespaces = [obj for obj in objects if obj["kind"] == "Namespace"]
         node_sets = [obj for obj in objects if obj["kind"] == NODE_SETS.kind]
         others = [obj for obj in objects if obj["kind"] not in {"Namespace", NODE_SETS.kind}]
+        refused: list[KubeError] = []
         for group in (namespaces, others, node_sets):
-            results = await asyncio.gather(*(self._write(plane, obj) for obj in group), return_exceptions=True)
-            for result in results:
-                if isinstance(result, BaseException):
+            for result in await asyncio.gather(*(self._write(plane, obj) for obj in group), return_exceptions=True):
+                if isinstance(result, KubeError) and group is not namespaces:
+                    refused.append(result)
+                elif isinstance(result, BaseException):
                     raise result
+        if refused:
+            raise refused[0]
 
     async def prune(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Delete daemons and rights that are no longer wanted, such as login nodes that were switched off."""

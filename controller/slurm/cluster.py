@@ -162,16 +162,23 @@ class Cluster:
         return replace(order.spec, retiring=tuple(gone), retiring_gpus=gpus, topology=topology)
 
     async def _apply(self, plane: Plane, objects: tuple[Obj, ...]) -> _Applied:
-        wanted = daemons(objects)
+        refused = ""
         try:
             await self._applier.apply(plane, objects)
-            if self._clock.monotonic() - self._pruned > _PRUNE_PERIOD_SECONDS or not self._pruned:
+        except KubeError as error:
+            refused = self._refused(error)
+        # What is no longer wanted, such as login nodes, goes also where another object is refused.
+        if self._clock.monotonic() - self._pruned > _PRUNE_PERIOD_SECONDS or not self._pruned:
+            try:
                 await self._applier.prune(plane, objects)
                 self._pruned = self._clock.monotonic()
-        except KubeError as error:
-            _log.warning("objects not applied: %s", error, extra={"tenant": self._tenant})
-            return _Applied(wanted, f"the plane refuses an object of the cluster: {error}")
-        return _Applied(wanted)
+            except KubeError as error:
+                refused = refused or self._refused(error)
+        return _Applied(daemons(objects), refused)
+
+    def _refused(self, error: KubeError) -> str:
+        _log.warning("objects not applied: %s", error, extra={"tenant": self._tenant})
+        return f"the plane refuses an object of the cluster: {error}"
 
     def _note_keys(self, order: Order, objects: tuple[Obj, ...]) -> None:
         """Remember since when the plane has had each key with which daemons and login nodes verify."""

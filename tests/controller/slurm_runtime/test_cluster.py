@@ -144,6 +144,22 @@ async def test_login_nodes_that_are_no_longer_asked_for_go(bed: Bed) -> None:
     assert "slurmctld" in bed.plane.of("StatefulSet")
 
 
+async def test_an_object_that_the_plane_refuses_holds_up_no_other(bed: Bed) -> None:
+    await bed.reconcile(node_set())
+    bed.plane.refused.add("slurm-config")
+    bed.clock.advance(121)
+    condition = verdict(await bed.reconcile(node_set(), node_set("more"), login=None), was=True)
+    assert (condition.status, condition.reason) == ("False", "SlurmRefused")
+    assert "admission webhook denied slurm-config" in condition.message
+    assert "more" in bed.plane.of("NodeSet")
+    assert "login" not in bed.plane.of("StatefulSet")
+    bed.plane.refused = {"slurm"}
+    bed.clock.advance(121)
+    bed.plane.writes.clear()
+    await bed.reconcile(node_set())
+    assert "apply" not in {verb for verb, kind, _ in bed.plane.writes if kind == "ConfigMap"}, "without its namespace"
+
+
 async def test_a_cluster_without_a_rest_api_is_ready_when_its_daemons_are(bed: Bed) -> None:
     fixed = node_set(minimum=1, maximum=1)
     bed.plane.add_daemon("slurmctld", ready=False)
