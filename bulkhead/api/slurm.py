@@ -238,7 +238,7 @@ class Accounting(ApiModel):
     enforce: bool = Field(True, description="Whether limits are enforced and only users with an association may submit jobs.")
     qos: Annotated[list[Qos], Field(max_length=32)] | None = Field(
         None,
-        description="QOS besides normal.",
+        description="QOS besides normal, or normal itself, to limit it.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
 

@@ -46,7 +46,7 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     writes += [Write("qos", {"qos": [_quality(quality)]}, 1) for quality in sorted(new, key=lambda one: len(one.preempts))]
     writes += [Write("qos", {"qos": [body]}, 1) for quality in accounting.qos if (body := _edited(quality, there)) is not None]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
-    names = [STANDARD, *(quality.name for quality in accounting.qos)]
+    names = list(dict.fromkeys((STANDARD, *(quality.name for quality in accounting.qos))))
     if "" not in members:
         writes.append(Write("accounts_association", _account(spec, names), 1))
     elif new:
@@ -119,13 +119,14 @@ def _quality(found: QosSpec) -> Obj:
 def _edited(found: QosSpec, there: Records) -> Obj | None:
     """What to write into a QOS that is there; None if it was written from this spec.
 
-    One without a mark is as an earlier release wrote it, or as sacctmgr changed it since: only the mark is added.
+    One without a mark is as an earlier release wrote it, or as sacctmgr changed it since: only the mark is added. `normal` is
+    there from the beginning, as slurmdbd made it.
     """
     record = there.qos.get(found.name)
     if record is None or _mark(found) in record.description.split():
         return None
     made = _quality(found)
-    if _MARK not in record.description:
+    if _MARK not in record.description and found.name != STANDARD:
         return {"name": found.name, "description": made["description"]}
     # What the Tenant no longer limits. slurmrestd has no word for an empty `preempt`.
     gone = (record.group_tres - dict(found.group_tres).keys(), record.user_tres - dict(found.user_tres).keys())

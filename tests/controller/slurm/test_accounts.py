@@ -109,6 +109,18 @@ def test_a_qos_that_the_tenant_changes_is_written_again_as_a_whole() -> None:
     }
 
 
+def test_limits_of_the_qos_that_is_always_there_are_written() -> None:
+    normal = QosSpec("normal", max_wall_minutes=60)
+    spec = replace(SPEC, users=())
+    there = Records(qos={"normal": Quality("Normal QOS default")})
+    qos, account = missing(spec, AccountingSpec(qos=(normal,)), there)
+    (body,) = qos.body["qos"]
+    assert body["limits"]["max"]["wall_clock"]["per"]["job"]["number"] == 60
+    assert account.body["association_condition"]["association"]["qoslevel"] == ["normal"]
+    written_once = replace(there, qos={"normal": Quality(body["description"])}, associations=ALL)
+    assert missing(spec, AccountingSpec(qos=(normal,)), written_once) == ()
+
+
 def test_what_sacctmgr_changed_in_a_qos_stays_until_the_tenant_changes_it() -> None:
     kept = replace(written(LIMITED), group_tres=frozenset({"node"}))
     assert after(LIMITED, kept) == []
