@@ -10,7 +10,7 @@ number.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from bulkhead.api.objects import Obj
@@ -42,8 +42,9 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     # First, so that no other write that fails leaves them.
     writes = [Write("users", {"users": [_no_rights(name) for name in removed]}, len(removed))] if removed else []
     new = [quality for quality in accounting.qos if quality.name not in there.qos]
-    # QOS that preempt nothing come first, because a QOS can name only those that exist.
-    writes += [Write("qos", {"qos": [_quality(quality)]}, 1) for quality in sorted(new, key=lambda one: len(one.preempts))]
+    # A QOS can name only those that exist: first each of them, then the ones that they preempt.
+    writes += [Write("qos", {"qos": [_alone(quality)]}, 1) for quality in new]
+    writes += [Write("qos", {"qos": [_quality(quality)]}, 0) for quality in new if quality.preempts]
     writes += [Write("qos", {"qos": [body]}, 1) for quality in accounting.qos if (body := _edited(quality, there)) is not None]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
     names = list(dict.fromkeys((STANDARD, *(quality.name for quality in accounting.qos))))
@@ -114,6 +115,13 @@ def _quality(found: QosSpec) -> Obj:
     if tres:
         most["tres"] = tres
     return made | ({"preempt": preempt} if preempt else {}) | ({"limits": {"max": most}} if most else {})
+
+
+def _alone(found: QosSpec) -> Obj:
+    """A QOS that preempts none yet: its mark is not complete, so that it is written again if this is all that succeeds."""
+    if not found.preempts:
+        return _quality(found)
+    return _quality(replace(found, preempts=())) | {"description": f"{found.name} {_MARK}"}
 
 
 def _edited(found: QosSpec, there: Records) -> Obj | None:

@@ -285,6 +285,13 @@ def _accounting(asked: Mapping[str, Any], sizes: PodSizes) -> AccountingSpec | N
             raise UnresolvableError(
                 Reason.INVALID_CONFIGURATION, f"{_AT}.accounting.qos[{quality.name}].preempt: there is no QOS {unknown[0]}"
             )
+    looped = _looped(qos)
+    if looped:
+        raise UnresolvableError(
+            Reason.INVALID_CONFIGURATION,
+            f"{_AT}.accounting.qos[{looped[0]}].preempt: slurmdbd takes no loop, and these preempt "
+            f"each other: {', '.join(looped)}",
+        )
     return AccountingSpec(
         storage=_volume(section_of(asked, "storage"), DATABASE_VOLUME),
         qos=qos,
@@ -292,6 +299,14 @@ def _accounting(asked: Mapping[str, Any], sizes: PodSizes) -> AccountingSpec | N
         slurmdbd=sizes.allotment({}, SLURMDBD),
         mariadb=sizes.allotment({}, MARIADB),
     )
+
+
+def _looped(qos: tuple[QosSpec, ...]) -> list[str]:
+    """The QOS that preempt each other in a loop, or preempt one of a loop; empty if there is none."""
+    left = {quality.name: set(quality.preempts) for quality in qos}
+    while free := [name for name, preempts in left.items() if not preempts & left.keys()]:
+        left = {name: preempts for name, preempts in left.items() if name not in free}
+    return sorted(left)
 
 
 def _qos(asked: Mapping[str, Any]) -> QosSpec:

@@ -18,7 +18,8 @@ SPEC = SlurmSpec("team-a", "red", "26.05.5", SlurmImages("s", "m"), users=(ALICE
 
 def written(quality: QosSpec) -> Quality:
     """A QOS as the database has it once it was written."""
-    write, *_ = missing(replace(SPEC, users=()), AccountingSpec(qos=(quality,)), Records(associations=ALL))
+    writes = missing(replace(SPEC, users=()), AccountingSpec(qos=(quality,)), Records(associations=ALL))
+    *_, write = (write for write in writes if write.kind == "qos")
     (body,) = write.body["qos"]
     tres = body.get("limits", {}).get("max", {}).get("tres", {})
     return Quality(body["description"], keys(tres.get("total")), keys(tres.get("per", {}).get("user")))
@@ -42,11 +43,11 @@ def kinds(there: Records, spec: SlurmSpec = SPEC) -> list[str]:
 
 def test_an_empty_database_gets_everything_in_the_order_in_which_it_can_be_named() -> None:
     writes = missing(SPEC, ACCOUNTING, Records())
-    assert [write.kind for write in writes] == ["qos", "qos", "accounts_association", "users_association", "users"]
-    assert [write.body["qos"][0]["name"] for write in writes[:2]] == ["low", "high"]
-    assert writes[2].body["association_condition"]["association"]["qoslevel"] == ["normal", "high", "low"]
-    assert writes[3].body["association_condition"]["users"] == ["alice", "bob"]
-    assert [user["name"] for user in writes[4].body["users"]] == ["alice"]
+    assert [write.kind for write in writes] == ["qos", "qos", "qos", "accounts_association", "users_association", "users"]
+    assert [write.body["qos"][0]["name"] for write in writes[:3]] == ["high", "low", "high"]
+    assert writes[3].body["association_condition"]["association"]["qoslevel"] == ["normal", "high", "low"]
+    assert writes[4].body["association_condition"]["users"] == ["alice", "bob"]
+    assert [user["name"] for user in writes[5].body["users"]] == ["alice"]
     assert sum(write.entries for write in writes) == 6
 
 
@@ -57,7 +58,7 @@ def test_a_database_that_has_everything_gets_nothing() -> None:
 @pytest.mark.parametrize(
     ("there", "wanted"),
     [
-        (replace(WHOLE, qos={"normal": Quality(), "low": WHOLE.qos["low"]}), ["qos", "associations"]),
+        (replace(WHOLE, qos={"normal": Quality(), "low": WHOLE.qos["low"]}), ["qos", "qos", "associations"]),
         (replace(WHOLE, users={"alice": False, "bob": True}), ["users"]),
         (replace(WHOLE, associations=WHOLE.associations - {("red", "users", "bob")}), ["users_association"]),
         # The same names in another cluster of the database, or in another account, do not count.
@@ -81,6 +82,20 @@ def test_a_user_who_was_taken_out_of_the_spec_administers_nothing() -> None:
     )
     # Users of the Tenant may have been made operators with sacctmgr.
     assert missing(SPEC, ACCOUNTING, replace(WHOLE, operators=frozenset({"bob"}))) == ()
+
+
+@pytest.mark.parametrize("names", [("high", "mid", "low"), ("mid", "low", "high"), ("low", "mid", "high")])
+def test_a_qos_preempts_only_those_that_are_there_when_it_is_written(names: tuple[str, ...]) -> None:
+    preempts = {"high": ("mid", "low"), "mid": ("low", "normal"), "low": ()}
+    accounting = AccountingSpec(qos=tuple(QosSpec(name, preempts=preempts[name]) for name in names))
+    there = {"normal": Quality()}
+    for write in missing(SPEC, accounting, Records()):
+        for body in write.body.get("qos", []):
+            assert set(body.get("preempt", {}).get("list", [])) <= there.keys()
+            # Written up to here, the rest is written again.
+            assert body["name"] not in there or missing(SPEC, accounting, replace(WHOLE, qos=there))
+            there[body["name"]] = Quality(body["description"])
+    assert missing(SPEC, accounting, replace(WHOLE, qos=there)) == ()
 
 
 LIMITED = QosSpec("high", 100, ("low",), "requeue", 60, (("gres/gpu", "8"),), (("cpu", "4"), ("mem", "10")))

@@ -226,6 +226,30 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         Reason.INVALID_CONFIGURATION,
         "accounting.qos[a].preempt: there is no QOS b",
     ),
+    "QOS that preempt each other": (
+        with_slurm(
+            {
+                "accounting": {
+                    "enabled": True,
+                    "qos": [
+                        {"name": "a", "preempt": ["b"]},
+                        {"name": "b", "preempt": ["normal", "a"]},
+                        {"name": "c", "preempt": ["d"]},
+                        {"name": "d"},
+                    ],
+                }
+            }
+        ),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "accounting.qos[a].preempt: slurmdbd takes no loop, and these preempt each other: a, b",
+    ),
+    "a QOS that preempts itself": (
+        with_slurm({"accounting": {"enabled": True, "qos": [{"name": "a", "preempt": ["a"]}]}}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "accounting.qos[a].preempt: slurmdbd takes no loop",
+    ),
     "more ssh keys than a ConfigMap holds": (
         with_slurm({"users": people(95, sshKeys=LONG_KEYS)}),
         samples.tenant_class(),
