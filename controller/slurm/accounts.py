@@ -38,7 +38,7 @@ class Accounts:
         except (SlurmError, TimeoutError) as error:
             _log.warning("accounts not written: %s", error or "no answer", extra={"tenant": self._tenant})
             # Once they were written, a database that does not answer for a while is not worth reporting.
-            return "" if kept == wanted else f"the users are not in the accounting database yet: {error or 'no answer'}"
+            return "" if kept == wanted else f"users and QOS are not all in the accounting database yet: {error or 'no answer'}"
         if written:
             _log.info("accounts written", extra={"tenant": self._tenant, "records": written})
         self._kept = (wanted, self._clock.monotonic())

@@ -42,10 +42,8 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     # First, so that no other write that fails leaves them.
     writes = [Write("users", {"users": [_no_rights(name) for name in removed]}, len(removed))] if removed else []
     new = [quality for quality in accounting.qos if quality.name not in there.qos]
-    # A QOS can name only those that exist: first each of them, then the ones that they preempt.
+    # A QOS can name only those that exist: each of them first, and at the end the ones that it preempts.
     writes += [Write("qos", {"qos": [_alone(quality)]}, 1) for quality in new]
-    writes += [Write("qos", {"qos": [_quality(quality)]}, 0) for quality in new if quality.preempts]
-    writes += [Write("qos", {"qos": [body]}, 1) for quality in accounting.qos if (body := _edited(quality, there)) is not None]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
     names = list(dict.fromkeys((STANDARD, *(quality.name for quality in accounting.qos))))
     if "" not in members:
@@ -59,6 +57,9 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     changed = [user for user in spec.users if there.users.get(user.name, False) != user.admin]
     if changed:
         writes.append(Write("users", {"users": [_rights(user) for user in changed]}, len(changed)))
+    # Last, so that users can submit jobs also where slurmdbd refuses one of these.
+    writes += [Write("qos", {"qos": [_quality(quality)]}, 0) for quality in new if quality.preempts]
+    writes += [Write("qos", {"qos": [body]}, 1) for quality in accounting.qos if (body := _edited(quality, there)) is not None]
     return tuple(writes)
 
 

@@ -43,11 +43,11 @@ def kinds(there: Records, spec: SlurmSpec = SPEC) -> list[str]:
 
 def test_an_empty_database_gets_everything_in_the_order_in_which_it_can_be_named() -> None:
     writes = missing(SPEC, ACCOUNTING, Records())
-    assert [write.kind for write in writes] == ["qos", "qos", "qos", "accounts_association", "users_association", "users"]
-    assert [write.body["qos"][0]["name"] for write in writes[:3]] == ["high", "low", "high"]
-    assert writes[3].body["association_condition"]["association"]["qoslevel"] == ["normal", "high", "low"]
-    assert writes[4].body["association_condition"]["users"] == ["alice", "bob"]
-    assert [user["name"] for user in writes[5].body["users"]] == ["alice"]
+    assert [write.kind for write in writes] == ["qos", "qos", "accounts_association", "users_association", "users", "qos"]
+    assert [write.body["qos"][0]["name"] for write in (*writes[:2], writes[-1])] == ["high", "low", "high"]
+    assert writes[2].body["association_condition"]["association"]["qoslevel"] == ["normal", "high", "low"]
+    assert writes[3].body["association_condition"]["users"] == ["alice", "bob"]
+    assert [user["name"] for user in writes[4].body["users"]] == ["alice"]
     assert sum(write.entries for write in writes) == 6
 
 
@@ -58,7 +58,7 @@ def test_a_database_that_has_everything_gets_nothing() -> None:
 @pytest.mark.parametrize(
     ("there", "wanted"),
     [
-        (replace(WHOLE, qos={"normal": Quality(), "low": WHOLE.qos["low"]}), ["qos", "qos", "associations"]),
+        (replace(WHOLE, qos={"normal": Quality(), "low": WHOLE.qos["low"]}), ["qos", "associations", "qos"]),
         (replace(WHOLE, users={"alice": False, "bob": True}), ["users"]),
         (replace(WHOLE, associations=WHOLE.associations - {("red", "users", "bob")}), ["users_association"]),
         # The same names in another cluster of the database, or in another account, do not count.
@@ -128,7 +128,7 @@ def test_limits_of_the_qos_that_is_always_there_are_written() -> None:
     normal = QosSpec("normal", max_wall_minutes=60)
     spec = replace(SPEC, users=())
     there = Records(qos={"normal": Quality("Normal QOS default")})
-    qos, account = missing(spec, AccountingSpec(qos=(normal,)), there)
+    account, qos = missing(spec, AccountingSpec(qos=(normal,)), there)
     (body,) = qos.body["qos"]
     assert body["limits"]["max"]["wall_clock"]["per"]["job"]["number"] == 60
     assert account.body["association_condition"]["association"]["qoslevel"] == ["normal"]
