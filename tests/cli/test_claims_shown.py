@@ -69,7 +69,7 @@ def test_why_says_that_the_scheduler_gives_what_a_pod_claims() -> None:
 
 
 def test_why_says_what_keeps_the_scheduler_from_giving_any_pod_a_node() -> None:
-    """A pod without GPUs waited for a node that its tenant had cordoned, and `why` said only that it had none yet."""
+    """A pod without GPUs waited for a node that its tenant had cordoned, and `why` only told that it had none yet."""
     unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room\x1b[31m"}
     (shown,) = whytext.of_scheduler({"spec": {}, "status": {"conditions": [unbound]}})
     assert shown.startswith("the host's scheduler reports Unschedulable: no room")

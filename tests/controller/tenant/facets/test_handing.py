@@ -1,6 +1,7 @@
 """What facets hand on to the tasks beside the reconcile, and what they report of those."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from controller.tenant.turn import Facet, Seen, Turn
 from tests.controller.plane.test_rendering import RECEIVER
 from tests.kit.tenantsamples import plane_spec, tenant
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SERVES, DOWN = PlaneHealth(ready=True, bootstrapped=True), PlaneHealth()
 
 
@@ -58,7 +60,7 @@ def turn(*made: object, spec: Any = None, **admitted: Any) -> Turn:
         "class_name": "c",
         "nodes": None,
     } | admitted
-    observed = SimpleNamespace(tenant=tenant(), in_plane=lambda _: {})
+    observed = SimpleNamespace(tenant=tenant(), in_plane=lambda _: {}, now=NOW)
     return Turn(cast("Any", observed), cast("Any", SimpleNamespace(**defaults)), spec or plane_spec()).plus(*made)
 
 
