@@ -50,6 +50,7 @@ _.certificate_authority
 _.certificates_revoked
 _.revoked_users
 _.plane_cluster_uid
+_.refused_generation
 _.plane_identity
 # -- TenantClass
 _.max_nominal

@@ -99,6 +99,10 @@ class Reason(_Explained):
         "The requested Kubernetes version is older than the plane's, or skips a minor version.",
     )
     OUT_OF_BOUNDS = "OutOfBounds", "The spec requests more than its class allows."
+    IRREVERSIBLE = (
+        "Irreversible",
+        "The spec takes back what was accepted and cannot go back, such as the size of a volume; the message says what to set.",
+    )
     IMPOSSIBLE_QUOTA = "ImpossibleQuota", "The host can never satisfy the quota, or the class does not know the resource."
     NOT_SUPPORTED = "NotSupported", "The spec requests something that this version or this host cannot do."
     INVALID_CONFIGURATION = (

@@ -75,12 +75,6 @@ class SlurmStorage(ApiModel):
     size: StorageSize | None = Field(
         None,
         description="Size of the volume, for example 10Gi. It may grow but never shrink.",
-        json_schema_extra=rules(
-            {
-                "rule": "quantity(self).compareTo(quantity(oldSelf)) >= 0",
-                "message": "the volume may grow but never shrink",
-            }
-        ),
     )
     class_name: DnsName | None = Field(
         None, description="StorageClass in the tenant's plane that provisions the volume; the plane's default if empty."
@@ -318,7 +312,6 @@ class Slurm(ApiModel):
     cluster_name: ClusterName | None = Field(
         None,
         description="Name of the Slurm cluster; the tenant's name by default. Immutable: state and accounting contain it.",
-        json_schema_extra=rules({"rule": "self == oldSelf", "message": "the cluster's name cannot change once it is given"}),
     )
     controller: SlurmController | None = Field(None, description="slurmctld.")
     node_sets: Annotated[list[NodeSet], Field(max_length=32)] | None = Field(

@@ -44,26 +44,8 @@ from bulkhead.api.fields import (
 )
 from bulkhead.api.shares import SHARED, ChosenShares
 from bulkhead.api.slurm import Slurm
+from bulkhead.api.tenantedits import EDITS
 from bulkhead.api.tenantstatus import TenantStatus
-
-_NO_FEWER_REPLICAS = (
-    "(has(self.controlPlane) && has(self.controlPlane.replicas) ? self.controlPlane.replicas : 0) >= "
-    "(has(oldSelf.controlPlane) && has(oldSelf.controlPlane.replicas) ? oldSelf.controlPlane.replicas : 0)"
-)
-_OLD_STORAGE_CLASS = (
-    "(has(oldSelf.controlPlane) && has(oldSelf.controlPlane.storage) && has(oldSelf.controlPlane.storage.className) "
-    "? oldSelf.controlPlane.storage.className : '')"
-)
-_HAS_SLURM = (
-    "has(self.spec.scheduling) && (has(self.spec.scheduling.slurm) || "
-    "(has(self.spec.scheduling.mode) && self.spec.scheduling.mode == 'Slurm'))"
-)
-_CLUSTER_NAME = (
-    "(has(self.spec.scheduling) && has(self.spec.scheduling.slurm) && has(self.spec.scheduling.slurm.clusterName) "
-    "? self.spec.scheduling.slurm.clusterName : self.metadata.name)"
-)
-_OLD_CLUSTER_NAME = _CLUSTER_NAME.replace("self.", "oldSelf.")
-_SAME_STORAGE_CLASS = f"{_OLD_STORAGE_CLASS.replace('oldSelf', 'self')} == {_OLD_STORAGE_CLASS}"
 
 
 class Storage(ApiModel):
@@ -72,12 +54,6 @@ class Storage(ApiModel):
     size: StorageSize | None = Field(
         None,
         description="Size of each etcd volume, for example 2Gi. It may grow but never shrink.",
-        json_schema_extra=rules(
-            {
-                "rule": "quantity(self).compareTo(quantity(oldSelf)) >= 0",
-                "message": "the volume may grow but never shrink",
-            }
-        ),
     )
     quota: StoreQuota | None = Field(
         None,
@@ -271,18 +247,6 @@ class Hibernation(ApiModel):
 class TenantSpec(ApiModel):
     """The desired state."""
 
-    model_config = model_rules(
-        {
-            "rule": _NO_FEWER_REPLICAS,
-            "message": "controlPlane.replicas may grow from 1 to 3 but never shrink; for fewer, make another Tenant",
-            "fieldPath": ".controlPlane",
-        },
-        {
-            "rule": _SAME_STORAGE_CLASS,
-            "message": "controlPlane.storage.className cannot change after creation: the volume exists",
-            "fieldPath": ".controlPlane",
-        },
-    )
     class_: DnsName = Field(
         alias="class",
         description="Name of the TenantClass that gives defaults and upper bounds. Immutable once it has been applied.",
@@ -355,32 +319,7 @@ class Tenant(ApiModel):
                 "rule": f"!self.metadata.name.endsWith('{names.WORK_SUFFIX}')",
                 "message": f"metadata.name: must not end in {names.WORK_SUFFIX}, which marks work namespaces",
             },
-            # Held against what runs and not against the old spec: a class or version that cannot be had may be corrected.
-            {
-                "rule": "!has(oldSelf.status) || !has(oldSelf.status.class) || self.spec.class == oldSelf.spec.class",
-                "message": "the class cannot change once it has been applied",
-                "fieldPath": ".spec.class",
-            },
-            {
-                "rule": "!has(self.spec.kubernetesVersion) || !has(oldSelf.status) || !has(oldSelf.status.versions) || "
-                "!has(oldSelf.status.versions.kubernetes) || int(self.spec.kubernetesVersion.split('.')[1]) >= "
-                "int(oldSelf.status.versions.kubernetes.split('.')[1])",
-                "message": "the minor version cannot go back: etcd holds what the newer one wrote",
-                "fieldPath": ".spec.kubernetesVersion",
-            },
-            # By default it is the tenant's: giving a name later, or taking it away, changes it as well.
-            {
-                "rule": "!has(oldSelf.status) || !has(oldSelf.status.slurm) || !has(oldSelf.status.slurm.clusterName) || "
-                f"!({_HAS_SLURM}) || {_CLUSTER_NAME} in [oldSelf.status.slurm.clusterName, {_OLD_CLUSTER_NAME}]",
-                "message": "the cluster's name cannot change: its state and its accounts contain it",
-                "fieldPath": ".spec.scheduling",
-            },
-            {
-                "rule": "!has(self.spec.adopt) || !has(oldSelf.status) || !has(oldSelf.status.planeIdentity) || "
-                "self.spec.adopt == oldSelf.status.planeIdentity",
-                "message": "the tenant has a plane already: a retained one is taken up by a new Tenant",
-                "fieldPath": ".spec.adopt",
-            },
+            *EDITS,
         )
     )
     spec: TenantSpec = Field(description="The desired state.")

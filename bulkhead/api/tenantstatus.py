@@ -86,6 +86,11 @@ class TenantStatus(ApiModel):
     observed_generation: Annotated[int, Field(ge=0)] | None = Field(
         None, description="Generation of the spec that the controller last acted on."
     )
+    refused_generation: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="The observed generation, only while its spec is refused and was never accepted: the spec may then be "
+        "taken back, with sizes and names that cannot change otherwise.",
+    )
     conditions: Annotated[list[Condition], Field(max_length=32)] | None = Field(
         None,
         description="The tenant's state, one entry for each aspect; Ready summarises them.",

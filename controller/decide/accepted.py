@@ -21,7 +21,7 @@ from controller.sections import section_of
 from controller.verdict import Verdict
 
 CONFIG_MAP: Final = "accepted"
-NOTE: Final = "this edit is not applied, and the tenant keeps the last accepted spec"
+NOTE: Final = "this edit is not applied: correct it or take it back; the tenant keeps the last accepted spec"
 _SPEC: Final = "spec.json"
 _UID: Final = "uid"
 _GENERATION: Final = "generation"
@@ -70,6 +70,14 @@ def spec_of(found: Obj | None, uid: str) -> dict[str, Any]:
     return spec if isinstance(spec, dict) else {}
 
 
+def is_unapplied(tenant: Obj, found: Obj | None, *, built: bool) -> bool:
+    """Whether the present spec of a refused Tenant was never accepted, and so may be taken back as a whole."""
+    if not spec_of(found, str(tenant["metadata"].get("uid"))):
+        # Of a Tenant that was built before there was a record, it is unknown.
+        return not built
+    return accepted_before(tenant, found) is not None
+
+
 def kept(admission: Admitted | Refusal, refusal: Refusal, found: Obj | None) -> Admitted | Refusal:
     """What to build for a Tenant whose edit is refused: `admission` is that of its last accepted spec."""
     if isinstance(admission, Refusal):
@@ -79,6 +87,7 @@ def kept(admission: Admitted | Refusal, refusal: Refusal, found: Obj | None) -> 
     # The list of refused fields may be long, and the end of a message is cut off.
     long = len(refusal.message) > MESSAGE_LIMIT // 2
     message = f"{note}: {refusal.message}" if long else f"{refusal.message}; {note}"
+    admission = replace(admission, unapplied=True)
     if admission.held is None:
         return replace(admission, edit=replace(refusal, message=message))
     # Its class has become tighter, too.

@@ -18,7 +18,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.untrusted import mappings
 from bulkhead.ledger.given import rules_of
 from controller import allotment
-from controller.decide import adopt, held, versions
+from controller.decide import adopt, held, irreversible, versions
 from controller.decide.case import Admitted, Case
 from controller.decide.planespec import (
     POD_GROUP_VERSION,
@@ -80,6 +80,11 @@ def known_class(case: Case) -> Refusal | None:
     if case.tenant_class is not None:
         return None
     return Refusal(Reason.UNKNOWN_CLASS, f"spec.class: no TenantClass is named {case.spec.get('class')!r}")
+
+
+def taken_back(case: Case) -> Refusal | None:
+    """What was accepted and cannot go back must be in the spec as before."""
+    return irreversible.refuse(case.spec, case.accepted)
 
 
 def version(case: Case) -> Refusal | None:
@@ -239,6 +244,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     paused,
     name,
     known_class,
+    taken_back,
     version,
     version_step,
     pod_groups,

@@ -48,6 +48,9 @@ class Case:
     cohort: Obj | None = None  # the Cohort that it names, if that exists
     given: tuple[Member, ...] = ()  # the records of all tenants in cohorts, from their quotas
     retained: Retained | None = None  # the plane that is kept under its name
+    accepted: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # its last accepted spec; empty if that is unknown, or the present
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -142,6 +145,7 @@ class Admitted:
     claims_nodes: bool = False
     nodes: Finding | None = None  # about its dedicated nodes, if it claims any
     held: Refusal | None = None
+    unapplied: bool = False  # it is refused and was never accepted: what is built is its last accepted spec
     edit: Refusal | None = None  # why the present Tenant was refused: the plane is that of its last accepted spec (`accepted`)
     shares: tuple[Share, ...] = ()
     class_name: str = ""

@@ -49,6 +49,7 @@ _REASONS: Final = frozenset(
         Reason.VERSION_UNAVAILABLE,
         Reason.VERSION_SKEW,
         Reason.OUT_OF_BOUNDS,
+        Reason.IRREVERSIBLE,
         Reason.IMPOSSIBLE_QUOTA,
         Reason.NOT_SUPPORTED,
         Reason.INVALID_CONFIGURATION,

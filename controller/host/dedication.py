@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -133,20 +134,22 @@ class _Judged:
 
 def claimed(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> Claimed:
     """A tenant's claim; if its present spec is refused, the claim of the last accepted one."""
-    claim, held = _claim(tenant, offers, settings, now)
     before = offers.accepted(tenant)
+    claim, held = _claim(tenant, offers, settings, now, accepted=section_of(before or {}, "spec"))
     if before is None:
         return Claimed(claim)
     earlier, _ = _claim(before, offers, settings, now)
     return Claimed(earlier) if held else Claimed(claim, edited=True, before=earlier)
 
 
-def _claim(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> tuple[Claim | None, bool]:
+def _claim(
+    tenant: Obj, offers: Offers, settings: Settings, now: datetime, *, accepted: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Claim | None, bool]:
     """The claim of a Tenant, and whether the Tenant is held to its class."""
     spec = section_of(tenant, "spec")
     tenant_class, cohort = offers.tenant_class(str(spec.get("class") or "")), offers.cohort(cohort_of(spec))
     runs = bool(section_of(section_of(tenant, "status"), "class"))
-    admission = admit(Case(tenant, tenant_class, settings, now, runs=runs, cohort=cohort))
+    admission = admit(Case(tenant, tenant_class, settings, now, runs=runs, cohort=cohort, accepted=accepted))
     claim = claim_of(tenant, tenant_class, admission)
     return claim, isinstance(admission, Admitted) and admission.held is not None
 

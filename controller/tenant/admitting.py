@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bulkhead.api.objects import Obj
-from controller.decide.accepted import accepted_before, kept
+from controller.decide.accepted import accepted_before, is_unapplied, kept
 from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
 from controller.refusal import Refusal
+from controller.sections import section_of
 from controller.tenant.observe import Observed, observe, recorded_spec
 from controller.tenant.tools import Tools
 from controller.tenant.turn import Facet
@@ -24,16 +25,21 @@ class Admitting:
         """What to build for the Tenant. If its edit is refused: the previously accepted spec, and the Tenant with that spec."""
         now = self._tools.clock.now()
         observed = await self._observe(tenant, now)
-        admission = admit(self._case(observed))
+        # Read from the API server: an older copy would revert the tenant to a state before the last accepted edit.
+        found = await recorded_spec(self._tools.client, observed.name) if _is_new(tenant) else None
+        admission = admit(self._case(observed, before=accepted_before(tenant, found)))
         if isinstance(admission, Admitted) and admission.held is not None:
-            # Read from the API server: an older copy would revert the tenant to a state before the last accepted edit.
-            found = await recorded_spec(self._tools.client, observed.name)
+            found = found or await recorded_spec(self._tools.client, observed.name)
             before = accepted_before(tenant, found)
             if before is not None:
                 refusal = admission.held
                 observed = await self._observe(before, now)
                 admission = kept(admit(self._case(observed, accepted=True)), refusal, found)
         return observed, admission
+
+    async def is_unapplied(self, tenant: Obj, observed: Observed) -> bool:
+        """Whether the spec of a Tenant that is refused, and of which nothing is built now, was never accepted."""
+        return is_unapplied(tenant, await recorded_spec(self._tools.client, observed.name), built=observed.built)
 
     def awaits(self, admitted: Admitted) -> bool:
         """Whether a facet still lacks a fact that it needs."""
@@ -42,7 +48,7 @@ class Admitting:
     async def _observe(self, tenant: Obj, now: datetime) -> Observed:
         return await observe(self._tools.client, self._tools.owned, self._tools.ranges, tenant, now)
 
-    def _case(self, observed: Observed, *, accepted: bool = False) -> Case:
+    def _case(self, observed: Observed, *, before: Obj | None = None, accepted: bool = False) -> Case:
         case = Case(
             observed.tenant,
             observed.tenant_class,
@@ -59,7 +65,14 @@ class Admitting:
             cohort=observed.cohort,
             given=observed.given,
             retained=observed.retained,
+            accepted=section_of(before or {}, "spec"),
         )
         for facet in self._facets:
             case = facet.consider(case, accepted=accepted)
         return case
+
+
+def _is_new(tenant: Obj) -> bool:
+    """Whether the spec may differ from the last accepted one: it was edited since the last report, or is refused."""
+    status, generation = section_of(tenant, "status"), tenant["metadata"].get("generation")
+    return "refusedGeneration" in status or status.get("observedGeneration") != generation

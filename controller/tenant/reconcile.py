@@ -117,7 +117,7 @@ class Reconciler:
         with steps.step("admission"):
             observed, admission = await self._admitting.admit(tenant)
         if isinstance(admission, Refusal):
-            result = await self._refuse(observed, admission)
+            result = await self._refuse(tenant, observed, admission)
         elif self._admitting.awaits(admission):
             result = _Result(_LOOK_AGAIN)
         else:
@@ -126,14 +126,15 @@ class Reconciler:
             result = await self._build(observed, admission, steps)
         return observed.tenant, result
 
-    async def _refuse(self, observed: Observed, refusal: Refusal) -> _Result:
+    async def _refuse(self, tenant: Obj, observed: Observed, refusal: Refusal) -> _Result:
         """Report why nothing is changed. Revocations still reach the plane, and its certificates are still renewed."""
         if refusal.reason is Reason.PAUSED:
             await self._leave(observed.name, ends=False)
         trouble = await self._refusing.reach(observed)
         if trouble:
             refusal = replace(refusal, message=f"{refusal.message}; {trouble}")
-        wanted = status.refused(observed.tenant, refusal, observed.now)
+        unapplied = await self._admitting.is_unapplied(tenant, observed)
+        wanted = status.refused(tenant, refusal, observed.now, unapplied=unapplied)
         return _Result(_REFUSED if trouble else self._resync, wanted)
 
     async def _build(self, observed: Observed, admitted: Admitted, steps: Steps) -> _Result:
@@ -143,7 +144,9 @@ class Reconciler:
         with steps.step("slice"):
             service_slice = await self._slicer.slice_of(observed, wished)
         if isinstance(service_slice, Refusal):
-            result = _Result(self._resync, status.refused(observed.tenant, service_slice, observed.now))
+            unapplied = admitted.unapplied or await self._admitting.is_unapplied(observed.tenant, observed)
+            wanted = status.refused(observed.tenant, service_slice, observed.now, unapplied=unapplied)
+            result = _Result(self._resync, wanted)
         else:
             spec = replace(admitted.plane, service_slice=service_slice)
             result = await self._turn(Turn(observed, admitted, spec), steps)
@@ -159,7 +162,8 @@ class Reconciler:
         else:
             end = seen(turn, failure, self._owned.of_tenant(turn.tenant))
             reports = [facet.report(end) for facet in self._facets]
-            ended = Ended(edit=turn.admitted.edit, held=turn.admitted.held, failure=failure)
+            admitted = turn.admitted
+            ended = Ended(edit=admitted.edit, held=admitted.held, failure=failure, unapplied=admitted.unapplied)
             wanted = status.fold(turn.observed.tenant, reports, ended, self._clock.now())
             result = _Result(status.again(reports) or self._resync, wanted, failure)
         return result

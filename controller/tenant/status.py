@@ -44,6 +44,7 @@ class Ended:
     edit: Refusal | None = None  # why the tenant is built from its last accepted spec, and not from the present one
     held: Refusal | None = None  # why it is held to its class, and not built as requested
     failure: Refusal | None = None
+    unapplied: bool = False  # whether the present spec is refused and was never accepted
 
 
 def fold(tenant: Obj, reports: Sequence[Report], ended: Ended, now: datetime) -> Obj:
@@ -51,7 +52,7 @@ def fold(tenant: Obj, reports: Sequence[Report], ended: Ended, now: datetime) ->
     reported = {condition: verdict for report in reports for condition, verdict in report.conditions.items()}
     verdicts = {condition: verdict for condition, verdict in reported.items() if verdict is not None}
     verdicts[ConditionType.READY] = _ready(reports, verdicts, ended)
-    made = _with(tenant, verdicts, now)
+    made = _with(tenant, verdicts, now, unapplied=ended.unapplied)
     gone = reported.keys() - verdicts.keys()
     made["conditions"] = [condition for condition in made["conditions"] if condition["type"] not in gone]
     for report in reports:
@@ -68,9 +69,10 @@ def again(reports: Sequence[Report]) -> float | None:
     return min((report.again for report in reports if report.again is not None), default=None)
 
 
-def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
+def refused(tenant: Obj, refusal: Refusal, now: datetime, *, unapplied: bool) -> Obj:
     """The status of a refused tenant. Only Ready changes; what runs goes on, and its conditions stay."""
-    return _with(tenant, {ConditionType.READY: Verdict("False", refusal.reason, refusal.message)}, now)
+    verdict = Verdict("False", refusal.reason, refusal.message)
+    return _with(tenant, {ConditionType.READY: verdict}, now, unapplied=unapplied)
 
 
 def terminating(tenant: Obj, message: str, *, blocked: bool, now: datetime) -> Obj:
@@ -136,11 +138,13 @@ def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:
     return Verdict("False", refusal.reason, f"{failure.message}; {message}" if failure is not None else message)
 
 
-def _with(tenant: Obj, verdicts: Mapping[ConditionType, Verdict], now: datetime) -> Obj:
+def _with(tenant: Obj, verdicts: Mapping[ConditionType, Verdict], now: datetime, *, unapplied: bool = False) -> Obj:
     generation = int(tenant["metadata"].get("generation") or 0)
     conditions = list((tenant.get("status") or {}).get("conditions") or [])
     for type_, verdict in verdicts.items():
         conditions = set_condition(
             conditions, type_, verdict.status, verdict.reason, verdict.message, now=now, observed_generation=generation
         )
-    return {"conditions": conditions, "observedGeneration": generation}
+    # The definition's rules compare the two (`bulkhead.api.tenantedits`), so they are written together.
+    refused = generation if unapplied else None
+    return {"conditions": conditions, "observedGeneration": generation, "refusedGeneration": refused}

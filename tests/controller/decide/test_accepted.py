@@ -167,6 +167,7 @@ REFUSALS: dict[str, Spec] = {
     "hibernation": {"hibernation": {"enabled": True}},
     "Slurm's configuration": {"scheduling": {"mode": "Slurm", "slurm": {"extraConf": "SlurmUser=root"}}},
     "Slurm's version": {"scheduling": {"mode": "Slurm", "slurm": {"version": "1.0"}}},
+    "a volume that shrinks": {"controlPlane": {"storage": {"size": "2Gi"}}},
 }
 STATUS = {"class": {"name": "standard"}, "versions": {"kubernetes": "v1.36.3"}}
 FREE = Finding(nodes=("one",))
@@ -184,9 +185,10 @@ def asks(*sections: Spec, generation: int = 7) -> Spec:
 
 def admitted(asked: Spec, found: Spec | None, existing: Existing, offer: Spec = OFFER, finding: Finding = FREE) -> Admitted:
     """As a reconcile does it."""
-    made = admit(case(asked, offer, SETTINGS, runs=True, existing=existing, nodes=finding))
-    assert isinstance(made, Admitted), made
     before = accepted_before(asked, found)
+    accepted_spec = (before or {}).get("spec") or {}
+    made = admit(case(asked, offer, SETTINGS, runs=True, existing=existing, nodes=finding, accepted=accepted_spec))
+    assert isinstance(made, Admitted), made
     if made.held is None or before is None:
         return made
     made = kept(admit(case(before, offer, SETTINGS, runs=True, existing=existing, nodes=FREE)), made.held, found)
@@ -363,6 +365,32 @@ def test_the_note_says_what_was_accepted_and_nothing_that_changes_by_itself() ->
     assert record(asks()) == RECORD
     assert accepted_before(asks(), RECORD) is None
     assert accepted_before(asks({"pausedUntil": "2999-01-01T00:00:00Z"}), RECORD) is None
+
+
+def test_only_what_was_never_accepted_is_reported_as_such() -> None:
+    refused = asks(REFUSALS["a cohort"])
+    assert accepted.is_unapplied(refused, RECORD, built=True)
+    assert not accepted.is_unapplied(asks(), RECORD, built=True)
+    # A pause or a revocation is not part of what is accepted.
+    aside = asks({"pausedUntil": "2999-01-01T00:00:00Z", "access": {"revoked": [{"kind": "User", "name": "eve"}]}})
+    assert not accepted.is_unapplied(aside, RECORD, built=True)
+    # Nothing is known of what was accepted.
+    assert accepted.is_unapplied(refused, None, built=False)
+    assert not accepted.is_unapplied(refused, None, built=True)
+    other = RECORD | {"data": RECORD["data"] | {"uid": "of another tenant of that name"}}
+    assert accepted.is_unapplied(refused, other, built=False)
+    # Accepted, and nothing built yet.
+    assert not accepted.is_unapplied(asks(), RECORD, built=False)
+
+
+def test_what_is_built_of_an_earlier_spec_says_that_the_present_one_was_never_accepted() -> None:
+    tight = OFFER | {"spec": OFFER["spec"] | {"isolation": {"userNamespaces": True}}}
+    noted = record(asks({"isolation": {"userNamespaces": False}}))
+    assert admitted(asks(REFUSALS["a cohort"]), RECORD, THERE).unapplied
+    assert admitted(asks({"isolation": {"userNamespaces": False}}, REFUSALS["a cohort"]), noted, THERE, tight).unapplied
+    assert not admitted(asks({"isolation": {"userNamespaces": False}}), noted, THERE, tight).unapplied
+    assert not admitted(asks(REFUSALS["a cohort"]), None, THERE).unapplied
+    assert not admitted(asks(EDITS["quota.weight"]), RECORD, THERE).unapplied
 
 
 def test_a_tenant_that_a_note_has_no_room_for_is_not_held_to_an_older_one() -> None:

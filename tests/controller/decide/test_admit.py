@@ -23,6 +23,10 @@ REFUSED: dict[str, tuple[Case, Reason]] = {
     "paused": (case(tenant("system", pausedUntil="2999-01-01T00:00:00Z"), None), Reason.PAUSED),
     "name": (case(tenant("system"), None), Reason.INVALID_NAME),
     "known_class": (case(tenant(), None), Reason.UNKNOWN_CLASS),
+    "taken_back": (
+        case(tenant(), tenant_class(), accepted={"controlPlane": {"replicas": 3}}),
+        Reason.IRREVERSIBLE,
+    ),
     "version": (case(tenant(kubernetesVersion="v1.99.0"), tenant_class()), Reason.VERSION_UNAVAILABLE),
     "version_step": (
         case(

@@ -180,11 +180,24 @@ def test_what_is_gone_within_a_field_is_deleted_there() -> None:
 def test_a_refusal_changes_ready_and_nothing_else() -> None:
     before = compute(tenant(), plane_spec(), ready_findings(), NOW)
     refusal = Refusal(Reason.OUT_OF_BOUNDS, "too much")
-    after = folded.refused(tenant(status=before), refusal, NOW)
+    after = folded.refused(tenant(status=before), refusal, NOW, unapplied=False)
     others = [condition for condition in after["conditions"] if condition["type"] != "Ready"]
     assert others == [condition for condition in before["conditions"] if condition["type"] != "Ready"]
     assert ready_condition(after) == ("False", "OutOfBounds")
-    assert set(after) == {"conditions", "observedGeneration"}
+    assert set(after) == {"conditions", "observedGeneration", "refusedGeneration"}
+
+
+def test_the_generation_of_a_spec_is_reported_as_refused_only_while_it_is() -> None:
+    refusal = Refusal(Reason.OUT_OF_BOUNDS, "too much")
+    assert folded.refused(tenant(), refusal, NOW, unapplied=True)["refusedGeneration"] == 3
+    assert folded.refused(tenant(), refusal, NOW, unapplied=False)["refusedGeneration"] is None
+    assert folded.fold(tenant(), [], folded.Ended(edit=refusal, unapplied=True), NOW)["refusedGeneration"] == 3
+    # One that is held to a tighter class was accepted.
+    held = folded.fold(tenant(status={"refusedGeneration": 2}), [], folded.Ended(held=refusal), NOW)
+    assert (held["refusedGeneration"], held["observedGeneration"]) == (None, 3)
+    assert folded.patch(tenant(status={"refusedGeneration": 2}), held)["refusedGeneration"] is None
+    going = folded.terminating(tenant(status={"refusedGeneration": 3}), "ends", blocked=False, now=NOW)
+    assert going["refusedGeneration"] is None
 
 
 TROUBLE = {

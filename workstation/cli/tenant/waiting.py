@@ -33,6 +33,7 @@ HOPELESS = frozenset(
         Reason.INVALID_NAME,
         Reason.VERSION_UNAVAILABLE,
         Reason.OUT_OF_BOUNDS,
+        Reason.IRREVERSIBLE,
         Reason.IMPOSSIBLE_QUOTA,
         Reason.NOT_SUPPORTED,
         Reason.NAMESPACE_TAKEN,
