@@ -69,7 +69,7 @@ async def red(
     for obj in (render.namespace(), *ssh.rights(spec, spec.login)):
         await plane_client.apply(kinds.resource_of(obj["apiVersion"], obj["kind"]), obj)
     clock, authorities = SystemClock(), Authorities(host_client, SystemClock())
-    await authorities.current(plane_spec(tenant=name), await host_client.get(kinds.TENANTS, name))
+    await authorities.current(plane_spec(tenant=name), await host_client.get(kinds.TENANTS, name), {})
     desks = Desks(host_client, clock, lambda turn: Plane(plane_client, turn), authorities, budget=Budget(), period=0.1)
     desks.open(name, Forwarding())
     yield name

@@ -11,7 +11,7 @@ from tests.controller.slurm_runtime.test_volumes import Bench, asked, server
 from tests.kit.servers import ApiServer, by_token
 
 __all__ = ["server"]
-pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
+pytestmark = pytest.mark.apiserver
 KEY = f"ssh-ed25519 {'a' * 40}"
 KEYS_FILE = "slurm-authorized-keys"
 
