@@ -65,7 +65,7 @@ def opened(name: str) -> Tenant:
     tenants.KUBECONFIGS.mkdir(parents=True, exist_ok=True)
     path = tenants.KUBECONFIGS / f"{name}.yaml"
     path.touch(mode=0o600)
-    path.write_text(run("-m", "workstation.cli.main", "kubeconfig", name))
+    path.write_text(run("-m", "bulkhead.cli.main", "kubeconfig", name))
     return Tenant(name, Api(path))
 
 
