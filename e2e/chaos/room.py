@@ -26,13 +26,24 @@ class Baseline:
     busy: float
 
 
-def measure(seconds: float, times: int = 1, begin_one: Callable[[], None] = lambda: None) -> Baseline:
-    """What the machine is like for so long, so many times without a pause. `begin_one` is called as each begins."""
+def measure(
+    seconds: float,
+    times: int = 1,
+    begin_one: Callable[[], None] = lambda: None,
+    goes_on: Callable[[float], bool] = lambda _: True,
+) -> Baseline:
+    """What the machine is like for so long, so many times without a pause.
+
+    `begin_one` is called as each begins, and `goes_on` after each with how busy the CPU has been: it may end the measurement.
+    """
     begin, before, started = time.monotonic(), machine.CoreSeconds.now(), datetime.now(UTC).isoformat(timespec="seconds")
     for _ in range(times):
         begin_one()
         time.sleep(seconds)
-    end, after = time.monotonic(), machine.CoreSeconds.now()
+        after = machine.CoreSeconds.now()
+        if not goes_on(after.busy_since(before)):
+            break
+    end = time.monotonic()
     return Baseline(started, begin, end, (after.idle - before.idle) / max(0.001, end - begin), after.busy_since(before))
 
 

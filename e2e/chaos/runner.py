@@ -161,7 +161,7 @@ class Runner:
         rounds = self.pace.rounds(len(self._loads), self._slower)
         self.note(f"baseline: {rounds * seconds:.0f} s without a fault")
         time.sleep(self.pace.settle)
-        return room.measure(seconds, rounds, self._turns)
+        return room.measure(seconds, rounds, self._turns, lambda busy: room.enough(busy, self._slower))
 
     def _whole(self, plan: Plan, baseline: room.Baseline, done: Sequence[Turn]) -> Run:
         """The record of the run, once its experiments are known."""

@@ -96,7 +96,9 @@ def rhythm(
     monkeypatch.setattr(runner, "_end", lambda _: 0)
 
     # The machine is calm at first. Whether a baseline follows a look, and how busy the machine is in it, `busy` says in turn.
-    def measure(_: float, times: int = 1, begin_one: Callable[[], None] = lambda: None) -> room.Baseline:
+    def measure(
+        _: float, times: int = 1, begin_one: Callable[[], None] = lambda: None, goes_on: Callable[[float], bool] | None = None
+    ) -> room.Baseline:
         for _number in range(times):
             begin_one()
         return room.Baseline("", 0.0, 1.0, 1.0, next(looks))
