@@ -48,9 +48,8 @@ class Case:
     cohort: Obj | None = None  # the Cohort that it names, if that exists
     given: tuple[Member, ...] = ()  # the records of all tenants in cohorts, from their quotas
     retained: Retained | None = None  # the plane that is kept under its name
-    accepted: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # its last accepted spec; empty if that is unknown, or the present
+    # Its last accepted spec; empty if that is unknown, or the present one.
+    accepted: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def spec(self) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Cluster:
             await self._applier.apply(plane, objects)
         except KubeError as error:
             refused = self._refused(error)
-        # What is no longer wanted, such as login nodes, goes also where another object is refused.
+        # Also if an object was refused: login nodes that the Tenant has switched off must not stay open.
         if self._clock.monotonic() - self._pruned > _PRUNE_PERIOD_SECONDS or not self._pruned:
             try:
                 await self._applier.prune(plane, objects)

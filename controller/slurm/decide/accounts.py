@@ -17,10 +17,9 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.slurm import SYSTEM_USERS
 from controller.slurm.answers.accounting import ADMIN, Records
 from controller.slurm.objects.parts import digest
-from controller.slurm.spec import AccountingSpec, QosSpec, SlurmSpec, UserSpec
+from controller.slurm.spec import STANDARD_QOS, AccountingSpec, QosSpec, SlurmSpec, UserSpec
 
 ACCOUNT: Final = "users"
-STANDARD: Final = "normal"
 _NOBODY: Final = "None"
 _MARK: Final = "bulkhead:"
 _NO_LIMIT: Final[Obj] = {"set": True, "infinite": True, "number": 0}
@@ -45,7 +44,7 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     # A QOS can name only those that exist: each of them first, and at the end the ones that it preempts.
     writes += [Write("qos", {"qos": [_alone(quality)]}, 1) for quality in new]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
-    names = list(dict.fromkeys((STANDARD, *(quality.name for quality in accounting.qos))))
+    names = list(dict.fromkeys((STANDARD_QOS, *(quality.name for quality in accounting.qos))))
     if "" not in members:
         writes.append(Write("accounts_association", _account(spec, names), 1))
     elif new:
@@ -135,7 +134,7 @@ def _edited(found: QosSpec, there: Records) -> Obj | None:
     if record is None or _mark(found) in record.description.split():
         return None
     made = _quality(found)
-    if _MARK not in record.description and found.name != STANDARD:
+    if _MARK not in record.description and found.name != STANDARD_QOS:
         return {"name": found.name, "description": made["description"]}
     # What the Tenant no longer limits. slurmrestd has no word for an empty `preempt`.
     gone = (record.group_tres - dict(found.group_tres).keys(), record.user_tres - dict(found.user_tres).keys())

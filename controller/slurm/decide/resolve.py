@@ -33,6 +33,7 @@ from controller.slurm.spec import (
     SLURMCTLD,
     SLURMDBD,
     SLURMRESTD,
+    STANDARD_QOS,
     STATE_VOLUME,
     AccountingSpec,
     Allotment,
@@ -50,7 +51,6 @@ from controller.slurm.spec import (
 )
 
 _AT = "spec.scheduling.slurm"
-_STANDARD_QOS = "normal"
 # A ConfigMap holds 1 MiB, of which the public keys that sign certificates need a little.
 _LOGIN_FILES_BYTES = 1024 * 1024 - 1024
 
@@ -278,7 +278,7 @@ def _accounting(asked: Mapping[str, Any], sizes: PodSizes) -> AccountingSpec | N
     if not asked.get("enabled", False):
         return None
     qos = tuple(_qos(entry) for entry in _list(asked, "qos"))
-    names = {_STANDARD_QOS, *(quality.name for quality in qos)}
+    names = {STANDARD_QOS, *(quality.name for quality in qos)}
     for quality in qos:
         unknown = sorted(set(quality.preempts) - names)
         if unknown:

@@ -173,6 +173,9 @@ class LoginSpec:
     allotment: Allotment = ALLOTMENTS[LOGIN]
 
 
+STANDARD_QOS: Final = "normal"  # the QOS that slurmdbd makes itself
+
+
 @dataclass(frozen=True, slots=True)
 class QosSpec:
     """A quality of service that the platform keeps in the accounting database."""
