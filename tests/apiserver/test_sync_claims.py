@@ -67,6 +67,17 @@ async def bound(bed: SyncerBed, name: str) -> Obj:
     return found
 
 
+async def released(bed: SyncerBed, volume: str) -> None:
+    async def yet() -> bool:
+        try:
+            found = await bed.plane.get(PERSISTENT_VOLUMES, volume)
+        except NotFound:
+            return True
+        return found["status"]["phase"] == "Released" and "deletionTimestamp" in found["metadata"]
+
+    await until(yet, "volume released")
+
+
 async def test_item_35_a_claim_is_provisioned_on_the_host_and_bound_in_the_plane(bed: SyncerBed) -> None:
     await claim(bed, "data", "1Gi", accessModes=["ReadWriteMany"])
     host = await provision(bed, "data", "2Gi")
@@ -178,14 +189,7 @@ async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: Syncer
 
     await until(deleted, "host claim deleted")
 
-    async def released() -> bool:
-        try:
-            volume = await bed.plane.get(PERSISTENT_VOLUMES, name)
-        except NotFound:
-            return True
-        return volume["status"]["phase"] == "Released" and "deletionTimestamp" in volume["metadata"]
-
-    await until(released, "volume released")
+    await released(bed, name)
 
 
 async def test_a_claim_whose_volume_the_host_has_lost_says_that_it_gets_an_empty_one(bed: SyncerBed) -> None:
@@ -245,14 +249,7 @@ async def test_the_volume_of_a_claim_goes_with_it_although_its_host_claim_went_b
     await bed.plane.delete(PERSISTENT_VOLUME_CLAIMS, "data", bed.space)
     await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"finalizers": None}}, bed.space)
 
-    async def released() -> bool:
-        try:
-            found = await bed.plane.get(PERSISTENT_VOLUMES, volume)
-        except NotFound:
-            return True
-        return found["status"]["phase"] == "Released" and "deletionTimestamp" in found["metadata"]
-
-    await until(released, "volume released")
+    await released(bed, volume)
 
 
 async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: SyncerBed) -> None:

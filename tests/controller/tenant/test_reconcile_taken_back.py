@@ -1,5 +1,7 @@
 """Reconciles of Tenants whose edit is refused and then taken back, on a real API server with the definition's own rules."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -27,6 +29,17 @@ async def offer(client: Client, name: str, **storage: Any) -> None:
     await client.apply(kinds.TENANT_CLASSES, made)
 
 
+@asynccontextmanager
+async def living(client: Client, name: str, plane: Obj) -> AsyncIterator[ControllerHost]:
+    """A controller, and a Tenant with a class of its own."""
+    await offer(client, name)
+    await ask(client, name, **{"class": name}, controlPlane=plane)
+    async with ControllerHost(client) as world:
+        yield world
+        await take_down(world, name)
+    await client.delete(kinds.TENANT_CLASSES, name)
+
+
 async def edit(client: Client, name: str, size: str | None = None, **spec: Any) -> Obj:
     plane = {"controlPlane": {"storage": {"size": size}}} if size else {}
     return await client.patch(kinds.TENANTS, name, {"spec": plane | spec})
@@ -42,9 +55,7 @@ def refused(tenant: Obj) -> int | None:
 
 
 async def test_a_size_that_was_refused_is_taken_back_and_one_that_was_accepted_is_not(client: Client) -> None:
-    await offer(client, "back")
-    await ask(client, "back", **{"class": "back"}, controlPlane={"replicas": 1, "storage": {"size": "2Gi"}})
-    async with ControllerHost(client) as world:
+    async with living(client, "back", {"replicas": 1, "storage": {"size": "2Gi"}}) as world:
         assert refused(await world.settle("back")) is None
         before = await fingerprint(client, "back")
         edited = await edit(client, "back", controlPlane={"replicas": 3, "storage": {"size": "20Ti"}})
@@ -70,14 +81,10 @@ async def test_a_size_that_was_refused_is_taken_back_and_one_that_was_accepted_i
         await world.settle("back")
         with pytest.raises(Unprocessable, match="never shrink"):
             await edit(client, "back", "2Gi")
-        await take_down(world, "back")
-    await client.delete(kinds.TENANT_CLASSES, "back")
 
 
 async def test_what_was_accepted_just_before_the_status_says_so_is_not_taken_back(client: Client) -> None:
-    await offer(client, "raced")
-    await ask(client, "raced", **{"class": "raced"}, controlPlane={"storage": {"size": "2Gi"}})
-    async with ControllerHost(client) as world:
+    async with living(client, "raced", {"storage": {"size": "2Gi"}}) as world:
         await world.settle("raced")
         await edit(client, "raced", "9Gi")
         await world.settle("raced")
@@ -99,15 +106,11 @@ async def test_what_was_accepted_just_before_the_status_says_so_is_not_taken_bac
         assert "set 9Gi or more" in message(tenant)
         await edit(client, "raced", "9Gi")
         assert ready(await world.settle("raced"))[1] != "Irreversible"
-        await take_down(world, "raced")
-    await client.delete(kinds.TENANT_CLASSES, "raced")
 
 
 async def test_a_tenant_of_which_nothing_was_accepted_may_change_anything(client: Client) -> None:
-    await offer(client, "fresh")
     storage = {"size": "20Ti", "className": "mistyped"}
-    await ask(client, "fresh", **{"class": "fresh"}, controlPlane={"replicas": 3, "storage": storage})
-    async with ControllerHost(client) as world:
+    async with living(client, "fresh", {"replicas": 3, "storage": storage}) as world:
         tenant = await world.settle("fresh")
         assert (ready(tenant), refused(tenant)) == (("False", "OutOfBounds"), 1)
         await client.patch(kinds.TENANTS, "fresh", {"spec": {"controlPlane": {"replicas": 1, "storage": {"className": None}}}})
@@ -115,14 +118,10 @@ async def test_a_tenant_of_which_nothing_was_accepted_may_change_anything(client
         await edit(client, "fresh", "2Gi")
         tenant = await world.settle("fresh")
         assert (ready(tenant)[1] == "OutOfBounds", refused(tenant)) == (False, None)
-        await take_down(world, "fresh")
-    await client.delete(kinds.TENANT_CLASSES, "fresh")
 
 
 async def test_an_edit_during_a_pause_is_taken_back_and_what_was_accepted_before_it_is_not(client: Client) -> None:
-    await offer(client, "pausing")
-    await ask(client, "pausing", **{"class": "pausing"}, controlPlane={"storage": {"size": "2Gi"}})
-    async with ControllerHost(client) as world:
+    async with living(client, "pausing", {"storage": {"size": "2Gi"}}) as world:
         await world.settle("pausing")
         await edit(client, "pausing", pausedUntil=LATER)
         tenant = await world.settle("pausing")
@@ -136,19 +135,13 @@ async def test_an_edit_during_a_pause_is_taken_back_and_what_was_accepted_before
         assert ready(await world.settle("pausing")) == ("False", "Irreversible")
         await edit(client, "pausing", "2Gi")
         assert refused(await world.settle("pausing")) is None
-        await take_down(world, "pausing")
-    await client.delete(kinds.TENANT_CLASSES, "pausing")
 
 
 async def test_a_tenant_that_is_held_to_a_tighter_class_takes_back_nothing(client: Client) -> None:
-    await offer(client, "tighter")
-    await ask(client, "tighter", **{"class": "tighter"}, controlPlane={"storage": {"size": "4Gi"}})
-    async with ControllerHost(client) as world:
+    async with living(client, "tighter", {"storage": {"size": "4Gi"}}) as world:
         await world.settle("tighter")
         await offer(client, "tighter", maxSize="3Gi")
         tenant = await world.settle("tighter")
         assert (ready(tenant)[1], refused(tenant)) == ("OutOfBounds", None)
         with pytest.raises(Unprocessable, match="never shrink"):
             await edit(client, "tighter", "3Gi")
-        await take_down(world, "tighter")
-    await client.delete(kinds.TENANT_CLASSES, "tighter")
