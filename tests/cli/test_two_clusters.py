@@ -46,7 +46,7 @@ def signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SignIns:
     made = SignIns()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(token, "current", made.current)
-    monkeypatch.setattr(arrival, "proxied", lambda: True)  # no tenant is looked for
+    monkeypatch.setattr(arrival, "proxied", lambda _: True)  # no tenant is looked for
     return made
 
 

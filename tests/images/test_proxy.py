@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.exchange import proxy_of_environment
+from bulkhead.proxies import proxy_of_environment
 from tests.images.fakeregistry import FakeRegistry, serving
 from tests.kit.pki import Authority
 from workstation.images.transport import BrokenError, ProxyError, Transport, trust

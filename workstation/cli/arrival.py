@@ -3,11 +3,10 @@
     connect (TCP, TLS by the tenant's own CA) ──> sign in at the provider ──> ask the tenant who that is ──> a name
 
 Each failing step becomes one sentence with a cause that the user can check, or pass on to the tenant's admin. Behind a proxy
-(HTTPS_PROXY) nothing is tried, because kubectl goes through the proxy and this check does not.
+(HTTPS_PROXY, unless NO_PROXY names the tenant) nothing is tried, because kubectl goes through the proxy and this check does not.
 """
 
 import contextlib
-import os
 import socket
 import ssl
 import time
@@ -20,6 +19,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Resource
+from bulkhead.proxies import proxy_of_environment
 from workstation.cli import eventloop
 from workstation.cli.credentials import document
 from workstation.cli.credentials.handed import Handed
@@ -36,9 +36,9 @@ _EARLY, _LATE = 9, 10
 _OTHER_NAME: Final = (62, 64)
 
 
-def proxied() -> bool:
-    """Whether HTTPS requests of this machine go through a proxy."""
-    return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
+def proxied(tenant: Obj) -> bool:
+    """Whether kubectl reaches the tenant's API server through a proxy of this machine."""
+    return bool(proxy_of_environment(document.place_of(tenant)[0]))
 
 
 def reach(found: Handed) -> None:

@@ -101,7 +101,7 @@ def _signed_in(request: ConnectRequest, found: Handed) -> bytes:
     """A kubeconfig for a user without rights on the host, who signs in before the command begins."""
     if request.tunnel == "always":
         raise CliError("a tunnel leads through the host, and this file gives no rights on it", next_step="leave out --tunnel")
-    looks = not arrival.proxied()
+    looks = not arrival.proxied(found.tenant)
     if looks:
         arrival.reach(found)
     way = SignIn(request.sign_in.browser, request.sign_in.device, found.redirect_port)

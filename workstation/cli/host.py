@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bulkhead.exchange import proxy_of_environment
+from bulkhead.proxies import proxy_of_environment
 from workstation.cli.arguments import Form, add_output, form_of
 from workstation.cli.failures import CliError
 from workstation.cli.output import document

@@ -159,7 +159,7 @@ def _check_target(request: LoginRequest, tenant: Obj) -> None:
 def _arrive(request: LoginRequest, found: Handed) -> int:
     """Log in without rights on the host. The tenant is looked for first, so that users do not sign in for nothing."""
     _check_target(request, found.tenant)
-    looks = not arrival.proxied()
+    looks = not arrival.proxied(found.tenant)
     if looks:
         arrival.reach(found)
     way = dataclasses.replace(request.sign_in, redirect_port=request.sign_in.redirect_port or found.redirect_port)

@@ -164,7 +164,6 @@ def _fail(error: CliError, *, as_json: bool) -> int:
 def _expected(error: Exception) -> CliError | None:
     """The error for a failure of the host's API, with a next step; None for a failure that should never happen."""
     from bulkhead.kube import errors  # noqa: PLC0415
-    from workstation.cli.arrival import proxied  # noqa: PLC0415
 
     for kind, cause, next_step in (
         (
@@ -177,9 +176,8 @@ def _expected(error: Exception) -> CliError | None:
         (
             errors.Unavailable,
             "the host's API cannot be reached",
-            "a proxy is set (HTTPS_PROXY or ALL_PROXY), and this command connects to the host directly: it needs a route to "
-            "the server in the kubeconfig"
-            if proxied()
+            "HTTPS_PROXY is set, and this command connects to the host directly: it needs a route to the server in the kubeconfig"
+            if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy"))
             else "check the server in the kubeconfig; for the embedded host: bulkhead host status",
         ),
         (errors.Timeout, "the host's API did not answer in time", "try again"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from bulkhead.exchange import proxy_of_environment
+from bulkhead.proxies import proxy_of_environment
 
 MOST_DOCUMENT: Final = 4 << 20
 _ERROR_LIMIT_BYTES: Final = 64 << 10

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Final
 
-from workstation.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, checked, post, proof
+from workstation.cli.credentials.provider import Endpoints, Issuer, ProviderAwayError, SignInRefusedError, checked, post, proof
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain
 
@@ -35,20 +35,32 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
         )
     sys.stderr.flush()
     form = {"grant_type": _GRANT, "device_code": code} | ({"code_verifier": verifier} if verifier else {})
-    deadline = time.monotonic() + min(PATIENCE, _number(begun.get("expires_in"), PATIENCE))
-    pause = _number(begun.get("interval"), _SLOWER)
+    seconds = min(PATIENCE, _number(begun.get("expires_in"), PATIENCE))
+    return await _tokens(issuer, endpoints.token, form, pause=_number(begun.get("interval"), _SLOWER), seconds=seconds)
+
+
+async def _tokens(issuer: Issuer, address: str, form: dict[str, str], *, pause: float, seconds: float) -> dict[str, Any]:
+    """The tokens, once the user is done. A provider that is away is asked less often, until the code expires (RFC 8628, 3.5)."""
+    deadline = time.monotonic() + seconds
+    away: ProviderAwayError | None = None
+    slower = 1
     while time.monotonic() < deadline:
-        await asyncio.sleep(min(max(pause, _PAUSES[0]), _PAUSES[1]))
+        await asyncio.sleep(min(max(pause * slower, _PAUSES[0]), _PAUSES[1]))
         try:
-            return await post(issuer, endpoints.token, form)
+            return await post(issuer, address, form)
         except SignInRefusedError as error:
-            if error.error == "slow_down":
-                pause += _SLOWER
-            elif error.error == "expired_token":
+            if error.error == "expired_token":
+                away = None
                 break
-            elif error.error != "authorization_pending":
+            if error.error not in ("authorization_pending", "slow_down"):
                 raise
-    raise CliError("you did not sign in with that code in time", next_step="try again", code=Exit.TIMEOUT)
+            pause += _SLOWER if error.error == "slow_down" else 0
+            away, slower = None, 1
+        except ProviderAwayError as error:
+            if away is None:
+                sys.stderr.write(f"{error.cause}; trying again until the code expires\n")
+            away, slower = error, slower * 2
+    raise away or CliError("you did not sign in with that code in time", next_step="try again", code=Exit.TIMEOUT)
 
 
 def _number(value: object, otherwise: float) -> float:

@@ -14,10 +14,12 @@ import secrets
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from bulkhead.api.untrusted import sequence
+from bulkhead.proxies import proxy_of_environment
 from workstation.cli.failures import CliError
 from workstation.cli.output import plain
 
@@ -26,6 +28,10 @@ _ANSWER_LIMIT_BYTES: Final = 256 * 1024
 _MAX_TEXT_CHARACTERS: Final = 300
 _WANTED: Final = ("email", "profile", "groups", "offline_access")
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": "bulkhead-cli"}
+
+
+class ProviderAwayError(CliError):
+    """The provider cannot be reached or has a trouble of its own: the same request may succeed in a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +142,13 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
     host = urlsplit(address).netloc
     try:
         tls = _trust(issuer.certificate_authority)
-        proxy = exchange.proxy_of_environment(address)
+        proxy = proxy_of_environment(address)
         async with exchange.asked(
             method, address, tls=tls, seconds=_SECONDS, headers=_HEADERS, form=form, proxy=proxy
         ) as answer:
             found = _object(await exchange.body(answer, most=_ANSWER_LIMIT_BYTES))
+            if found is None and answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise ProviderAwayError(f"{host} answers {answer.status_code}", next_step="try again, or ask its admins")
             # OAuth errors come with status 400 or 401; their field `error` tells them from others.
             if found is None or (answer.status_code != 200 and "error" not in found):
                 raise CliError(
@@ -154,11 +162,12 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
             "certificateAuthority in the class and hand out a new file",
         ) from error
     except exchange.LateError as error:
-        raise CliError(f"{host} did not answer within {_SECONDS:g} s", next_step="try again, or ask its admins") from error
+        late = f"{host} did not answer within {_SECONDS:g} s"
+        raise ProviderAwayError(late, next_step="try again, or ask its admins") from error
     except exchange.TooLongError as error:
         raise CliError("the identity provider's answer is too long", next_step="check the issuer's address") from error
     except exchange.ExchangeError as error:
-        raise CliError(
+        raise ProviderAwayError(
             f"identity provider {host} cannot be reached: {plain(error, _MAX_TEXT_CHARACTERS)}",
             next_step="check its address, and the network or proxy",
         ) from error
