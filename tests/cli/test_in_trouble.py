@@ -82,6 +82,10 @@ async def test_the_frames_of_ones_own_top_go_on(host_client: Client, cli: Cli, s
         assert "not read: TooManyRequests" in await reads(process, "not read")
         sick.throttled = set()
         assert frame in await process.stdout.readuntil(frame)
+        await host_client.delete(kinds.CONFIG_MAPS, ownquota.CONFIG_MAP, ownquota.NAMESPACE)
+        assert "not read: this cluster has no ConfigMap" in await reads(process, "no ConfigMap")
+        await host_client.apply(kinds.CONFIG_MAPS, picture.config_map(own, 1_800_000_000.0))
+        assert frame in await process.stdout.readuntil(frame)
         process.send_signal(2)
         assert (await finish(process)).code == 130
     finally:

@@ -129,7 +129,8 @@ async def _watch_own(shown: own.Top, request: TopRequest) -> NoReturn:
         await asyncio.sleep(request.interval_seconds)
         sys.stdout.write("\x1b[H\x1b[J" if is_terminal(sys.stdout) else "\n")
         try:
-            await shown.show()
+            if not await shown.show():
+                sys.stderr.write(f"not read: {own.no_picture()}\n")
         except KubeError as error:
             _not_read(error)
 
