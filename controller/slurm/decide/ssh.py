@@ -9,7 +9,7 @@ Tenant, which only admins of the host write, names the users for which that iden
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +17,7 @@ from bulkhead.api import names
 from bulkhead.api.untrusted import mappings, sequence
 from controller.sections import section_of
 from controller.slurm.spec import UserSpec
-from controller.slurm.spec.identities import principals_of
+from controller.slurm.spec.identities import has_none_left, principals_of
 
 CERTIFICATE_LIFE: Final = timedelta(minutes=15)
 # A certificate with a shorter life is useless, because the user still has to connect.
@@ -85,9 +85,11 @@ def _objection(request: Request, tenant: Mapping[str, Any], access: Mapping[str,
 
 
 def users_of(tenant: Mapping[str, Any]) -> tuple[UserSpec, ...]:
-    """The users that a Tenant names."""
+    """The users that a Tenant names. One whose identities are all revoked administers nothing: their tokens may still be valid."""
     slurm = section_of(section_of(section_of(tenant, "spec"), "scheduling"), "slurm")
-    return tuple(_user(user) for user in mappings(slurm.get("users")))
+    gone = revoked(tenant)
+    found = (_user(user) for user in mappings(slurm.get("users")))
+    return tuple(replace(user, admin=False) if has_none_left(user, gone) else user for user in found)
 
 
 def revoked(tenant: Mapping[str, Any]) -> frozenset[str]:

@@ -10,6 +10,7 @@ from typing import Final
 from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import metadata
 from controller.slurm.spec import LOGIN, USERS, SlurmSpec, UserSpec
+from controller.slurm.spec.identities import has_none_left
 
 AUTHORIZED_KEYS: Final = "slurm-authorized-keys"  # ConfigMap, one file for each user
 ADMINS_GROUP: Final = "slurm-admins"
@@ -42,7 +43,8 @@ def authorized_keys(spec: SlurmSpec) -> Obj:
     meta = metadata(AUTHORIZED_KEYS, LOGIN)
     if spec.login and not spec.login.keys:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {}}
-    gone = {_bare(key) for user in spec.users if _is_revoked(user, spec) for key in user.ssh_keys}
+    revoked = spec.login.revoked if spec.login else frozenset()
+    gone = {_bare(key) for user in spec.users if has_none_left(user, revoked) for key in user.ssh_keys}
     kept = {_name(user): [key for key in user.ssh_keys if _bare(key) not in gone] for user in spec.users}
     data = {name: _lines([_key(key) for key in keys]) for name, keys in kept.items() if keys}
     own = [key for key in spec.login.root_keys if _bare(key) not in gone] if spec.login else []
@@ -50,11 +52,6 @@ def authorized_keys(spec: SlurmSpec) -> Obj:
     if root:
         data["root"] = _lines([_key(key) for key in root])
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
-
-
-def _is_revoked(user: UserSpec, spec: SlurmSpec) -> bool:
-    """Whether all identities of this user are revoked; false for a user with only keys, whose owners are unknown."""
-    return spec.login is not None and bool(user.identities) and spec.login.revoked.issuperset(user.identities)
 
 
 def _bare(key: str) -> str:

@@ -77,6 +77,19 @@ def test_a_revoked_user_gets_none_and_login_nodes_learn_of_it(access: dict[str, 
         assert ssh.revoked(tenant(**access)) & {ADA, HOSTS_ADA} == refused
 
 
+@pytest.mark.parametrize(
+    ("identities", "admin"),
+    [([ADA], False), ([ADA, "corp:bob@example.org"], True), ([], True)],
+    ids=["all are revoked", "one of two is", "there are none"],
+)
+def test_a_revoked_user_administers_nothing(identities: list[str], admin: bool) -> None:
+    given = tenant(revoked=[{"name": ADA}])
+    given["spec"]["scheduling"]["slurm"]["users"] = [{"name": "ada", "uid": 10001, "admin": True, "identities": identities}]
+    assert [user.admin for user in ssh.users_of(given)] == [admin]
+    given["spec"]["access"] = {}
+    assert [user.admin for user in ssh.users_of(given)] == [True]
+
+
 def test_nothing_is_signed_by_a_ca_that_is_to_be_replaced() -> None:
     assert answer(token(), certificatesRevoked="now", drawn_for="before") is None
     assert isinstance(answer(token(), certificatesRevoked="now", drawn_for="now"), Issue)
