@@ -9,6 +9,7 @@ import pytest
 
 from bulkhead.kube.proxy import splice
 from tests.kit.dex import PUBLIC, Dex, running
+from workstation.cli import arrival
 from workstation.cli.credentials.provider import Issuer, discover
 from workstation.cli.failures import CliError
 
@@ -60,6 +61,24 @@ async def test_a_proxy_for_other_programs_is_passed_by(dex: Dex, monkeypatch: py
     monkeypatch.setenv("ALL_PROXY", "socks5h://127.0.0.1:9")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     assert (await discover(issuer(dex))).device
+
+
+@pytest.mark.parametrize(
+    ("variable", "direct", "goes_through"),
+    [
+        ("HTTPS_PROXY", "", True),
+        ("HTTPS_PROXY", ".example.org", False),
+        ("HTTPS_PROXY", "login.example.com", True),
+        ("ALL_PROXY", "", False),  # kubectl passes it by
+    ],
+)
+def test_a_tenant_is_tried_beforehand_where_kubectl_goes_to_it_directly(
+    variable: str, direct: str, goes_through: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "http://proxy.example.org:3128")
+    monkeypatch.setenv("NO_PROXY", direct)
+    tenant = {"status": {"endpoint": "https://team-a.example.org:6443", "certificateAuthority": "PEM"}}
+    assert arrival.proxied(tenant) is goes_through
 
 
 @pytest.mark.parametrize("address", ["socks5://127.0.0.1:9", "gopher://127.0.0.1:9", "http://127.0.0.1:9", "http://[::1"])
