@@ -24,6 +24,7 @@ from controller.slurm.config import extra, known
 from controller.slurm.decide import ssh
 from controller.slurm.decide.podsizes import PodSizes, pod_sizes
 from controller.slurm.objects import users
+from controller.slurm.objects.ssh import trust
 from controller.slurm.objects.workers import resources
 from controller.slurm.spec import (
     DATABASE_VOLUME,
@@ -241,10 +242,7 @@ def _check_doors(spec: SlurmSpec, login: LoginSpec) -> None:
         keys = sum(map(len, users.authorized_keys(spec)["data"].values()))
     except users.UnsafeUserError as error:
         raise UnresolvableError(Reason.INVALID_CONFIGURATION, f"{_AT}: {error}") from error
-    # As in `objects.ssh.trust`, without the time that it takes to find the users of each identity.
-    listed = [identity for user in spec.users for identity in user.identities]
-    roots = {identity for user in spec.users if user.admin for identity in user.identities}
-    identities = sum(len(identity.encode()) + 1 for identity in (*listed, *roots) if identity not in login.revoked)
+    identities = sum(len(text.encode()) for found in trust(spec, login, ()) for text in found["data"].values())
     for what, size in (("ssh keys", keys), ("identities", identities)):
         if size > _LOGIN_FILES_BYTES:
             raise UnresolvableError(

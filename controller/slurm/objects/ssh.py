@@ -11,7 +11,7 @@ from typing import Final
 from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import metadata
 from controller.slurm.spec import LOGIN, TRUST, LoginSpec, SlurmSpec
-from controller.slurm.spec.identities import principals_of
+from controller.slurm.spec.identities import accounts_of
 
 KEYS_FILE: Final = "user-ca.pub"  # the dot keeps it apart from the files that are named after users
 RIGHTS: Final = "bulkhead:slurm-ssh"
@@ -20,11 +20,11 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 def trust(spec: SlurmSpec, login: LoginSpec, trusted: Iterable[str]) -> list[Obj]:
     """ConfigMap `slurm-ssh-trust`: the keys that sign, and for each user a file of the identities that may be it."""
-    files: defaultdict[str, list[str]] = defaultdict(list)
-    for identity in _identities(spec, login):
-        for user in principals_of(identity, spec.users):
-            files[user].append(identity)
-    data = {KEYS_FILE: _lines(trusted)} | {user: _lines(found) for user, found in sorted(files.items())}
+    files: defaultdict[str, set[str]] = defaultdict(set)
+    for user in spec.users:
+        for account in accounts_of(user):
+            files[account].update(set(user.identities) - login.revoked)
+    data = {KEYS_FILE: _lines(trusted)} | {name: _lines(sorted(found)) for name, found in sorted(files.items()) if found}
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(TRUST, LOGIN), "data": data}]
 
 

@@ -11,7 +11,13 @@ ROOT: Final = "root"
 def principals_of(identity: str, users: Iterable[UserSpec]) -> tuple[str, ...]:
     """The names of an identity's users; the last is root, only for administrators of the cluster."""
     found = [user for user in users if identity in user.identities]
-    return (*(user.name for user in found), *((ROOT,) if any(user.admin for user in found) else ()))
+    accounts = dict.fromkeys(account for user in found for account in accounts_of(user))
+    return (*(name for name in accounts if name != ROOT), *(name for name in accounts if name == ROOT))
+
+
+def accounts_of(user: UserSpec) -> tuple[str, ...]:
+    """The accounts that a user's identities open; root only for administrators of the cluster."""
+    return (user.name, ROOT) if user.admin else (user.name,)
 
 
 def has_none_left(user: UserSpec, revoked: frozenset[str]) -> bool:
