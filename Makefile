@@ -244,7 +244,7 @@ picture: setup $(BROWSER_STAMP) ## docs/pictures: `bulkhead top` in the demo whi
 	@$(PY) -u -m tests.console.pictures
 	@$(PY) -u -m e2e.demo.picture
 
-chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIMENTS="a b", MIX=1h, SEED= (root)
+chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIMENTS="a b" or all, MIX=1h, SEED= (root)
 	@$(PY) -u -m e2e.chaos $(if $(SHORT),--short) $(if $(TENANTS),--tenants $(TENANTS)) $(if $(MIX),--mix $(MIX)) \
 		$(if $(SEED),--seed $(SEED)) $(EXPERIMENTS)
 

@@ -9,12 +9,12 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from e2e import install
 from e2e.api import ApiError, UnreachableError
 from e2e.chaos import population, results, schedule
-from e2e.chaos.experiments import EXPERIMENTS, Experiment, named, shortened
+from e2e.chaos.experiments import ALL, EXPERIMENTS, selected
 from e2e.chaos.judgement import NoRunError
 from e2e.chaos.pace import SHORT_PACE, Pace
 from e2e.chaos.runner import Plan, Runner
@@ -30,7 +30,7 @@ _NOT_MADE = (HostDownError, NoRunError, WaitTimeoutError, CommandError, ApiError
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(prog="e2e.chaos", description="Break one tenant on purpose and see what the others notice.")
-    made.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=", ".join(item.name for item in EXPERIMENTS))
+    made.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=", ".join([ALL, *(item.name for item in EXPERIMENTS)]))
     made.add_argument("--short", action="store_true", help="every experiment with its proof, in less time, on three tenants")
     made.add_argument("--tenants", type=int, help=f"how many tenants; {population.WHOLE}, {population.SHORT} with --short")
     made.add_argument("--mix", metavar="TIME", help="draw experiments at random for so long, such as 20m or 1h")
@@ -42,20 +42,18 @@ def plan_of(chosen: argparse.Namespace, command: str, note: Callable[[str], None
     """The plan that the arguments ask for. Raises ValueError for arguments that make none."""
     asked = chosen.tenants if chosen.tenants is not None else population.SHORT if chosen.short else population.WHOLE
     members = population.members(asked)
-    experiments: Sequence[Experiment] = named(chosen.experiments)
     if chosen.mix:
         # Each in its short form: more of them in the same time.
-        experiments = [shortened([item])[0] for item in experiments]
+        experiments = selected(chosen.experiments or [ALL], short=True)
         seconds = schedule.duration(chosen.mix)
         seed = chosen.seed if chosen.seed is not None else int(time.time())
         note(f"drawing experiments for {chosen.mix}; to repeat them: SEED={seed}")
         schedule.check(experiments, members)
         return Plan(members, schedule.draws(experiments, members, seed), seed, seconds, command)
-    if chosen.short:
-        experiments = shortened(experiments)
-    if not chosen.experiments:
+    experiments = selected(chosen.experiments, short=chosen.short)
+    if chosen.experiments in ([], [ALL]):
         misfits = [item.name for item in experiments if not schedule.fitting(item, members)]
-        experiments = [item for item in experiments if item.name not in misfits]
+        experiments = tuple(item for item in experiments if item.name not in misfits)
         if misfits:
             note(f"left out, since none of {len(members)} tenants fits: {', '.join(misfits)}")
     turns = schedule.ordered(experiments, members, chosen.seed)

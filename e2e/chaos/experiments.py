@@ -131,6 +131,7 @@ _SHORT: Final[Mapping[str, tuple[str, Fault]]] = {
     "partition-plane": ("A's syncer cut off from its plane for 12 s", network.Partition("plane", "both", 12)),
 }
 
+ALL: Final = "all"  # instead of a name
 # What `--short` without names runs: one for each way in which a fault could spread, less than 8 minutes together.
 GATE: Final = ("syncer-killed", "webhook-closed", "etcd-frozen", "flood", "partition-plane", "controller-killed")
 
@@ -164,17 +165,17 @@ SHORT: Final[Mapping[str, Experiment]] = {
 
 
 def shortened(experiments: Sequence[Experiment]) -> tuple[Experiment, ...]:
-    """The same experiments; those that have a short form are in it. All of them become the gate's few."""
-    chosen = [item for item in experiments if item.name in GATE] if tuple(experiments) == EXPERIMENTS else experiments
-    return tuple(SHORT.get(item.name, item) for item in chosen)
+    """The same experiments; those that have a short form are in it."""
+    return tuple(SHORT.get(item.name, item) for item in experiments)
 
 
-def named(wanted: list[str]) -> tuple[Experiment, ...]:
-    """The experiments with these names; all experiments if the list is empty."""
-    if not wanted:
-        return EXPERIMENTS
+def selected(wanted: Sequence[str], *, short: bool) -> tuple[Experiment, ...]:
+    """The experiments with these names. Without names those of a run: all of them, or the gate's few. `ALL` is each of them."""
     known = {item.name: item for item in EXPERIMENTS}
-    unknown = sorted(set(wanted) - set(known))
+    names = [name for given in wanted for name in (known if given == ALL else [given])]
+    names = names or [name for name in known if name in GATE or not short]
+    unknown = sorted(set(names) - set(known))
     if unknown:
-        raise ValueError(f"no experiment is called {', '.join(unknown)}; there are: {', '.join(known)}")
-    return tuple(known[name] for name in wanted)
+        raise ValueError(f"no experiment is called {', '.join(unknown)}; there are: {ALL}, {', '.join(known)}")
+    found = tuple(known[name] for name in names)
+    return shortened(found) if short else found

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from e2e.chaos import experiments, listing
-from e2e.chaos.experiments import EXPERIMENTS, FAULTS, GATE, SHORT, named, read, shortened
+from e2e.chaos.experiments import EXPERIMENTS, FAULTS, GATE, SHORT, read, selected
 from e2e.chaos.faults import platform
 
 
@@ -52,9 +52,9 @@ def test_faults_of_the_platform_say_that_the_platform_is_their_target() -> None:
 
 
 def test_the_short_set_is_small_and_has_faults_of_the_same_kind() -> None:
-    chosen = shortened(EXPERIMENTS)
-    assert tuple(item.name for item in chosen) == tuple(item.name for item in EXPERIMENTS if item.name in GATE)
-    assert len(chosen) <= 6
+    few = selected([], short=True)
+    assert tuple(item.name for item in few) == tuple(item.name for item in EXPERIMENTS if item.name in GATE)
+    assert len(few) <= 6
     whole = {item.name: item for item in EXPERIMENTS}
     for name, item in SHORT.items():
         assert type(item.fault) is type(whole[name].fault)
@@ -63,11 +63,18 @@ def test_the_short_set_is_small_and_has_faults_of_the_same_kind() -> None:
 
 
 def test_one_experiment_runs_by_its_name_and_an_unknown_one_names_the_others() -> None:
-    assert [item.name for item in named(["flood", "etcd-frozen"])] == ["flood", "etcd-frozen"]
-    assert shortened(named(["flood"])) == (SHORT["flood"],)
-    assert shortened(named(["volume-lost"])) == tuple(named(["volume-lost"]))
-    with pytest.raises(ValueError, match="etcd-frozen"):
-        named(["nonsense"])
+    assert [item.name for item in selected(["flood", "etcd-frozen"], short=False)] == ["flood", "etcd-frozen"]
+    assert selected(["flood"], short=True) == (SHORT["flood"],)
+    assert selected(["volume-lost"], short=True) == selected(["volume-lost"], short=False)
+    with pytest.raises(ValueError, match=r"there are: all, .*etcd-frozen"):
+        selected(["nonsense"], short=False)
+
+
+def test_all_of_them_run_in_their_short_form_too() -> None:
+    assert selected([], short=False) == selected(["all"], short=False) == EXPERIMENTS
+    brief = selected(["all"], short=True)
+    assert [item.name for item in brief] == [item.name for item in EXPERIMENTS]
+    assert {item.name for item in brief if item not in EXPERIMENTS} == set(SHORT)
 
 
 def test_every_fault_is_data_that_can_be_compared() -> None:
