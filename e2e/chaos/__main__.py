@@ -30,7 +30,9 @@ _NOT_MADE = (HostDownError, NoRunError, WaitTimeoutError, CommandError, ApiError
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(prog="e2e.chaos", description="Break one tenant on purpose and see what the others notice.")
-    made.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=", ".join([ALL, *(item.name for item in EXPERIMENTS)]))
+    made.add_argument(
+        "experiments", nargs="*", metavar="EXPERIMENT", help=", ".join([ALL, *(item.name for item in EXPERIMENTS)])
+    )
     made.add_argument("--short", action="store_true", help="every experiment with its proof, in less time, on three tenants")
     made.add_argument("--tenants", type=int, help=f"how many tenants; {population.WHOLE}, {population.SHORT} with --short")
     made.add_argument("--mix", metavar="TIME", help="draw experiments at random for so long, such as 20m or 1h")

@@ -250,6 +250,22 @@ def stayers(tenant: Tenant) -> dict[str, tuple[str, str, int]]:
     return found
 
 
+def stopped(tenant: Tenant, before: dict[str, tuple[str, str, int]]) -> str:
+    """Which of the pods that must keep running did not, and how they ended; empty if all of them went on."""
+    now = stayers(tenant)
+    return "; ".join(
+        f"{name} was {before[name]} and is {now[name]}, ended before: {_ends(tenant, name)}"
+        for name in now
+        if now[name] != before[name]
+    )
+
+
+def _ends(tenant: Tenant, name: str) -> list[object]:
+    """How the containers of a pod ended the last time."""
+    status = tenant.api.get("Pod", name, SPACE).get("status", {})
+    return [item.get("lastState") for item in status.get("containerStatuses") or []]
+
+
 def _value_of(found: dict[str, object] | None) -> int:
     data = (found or {}).get("data")
     value = data.get("value", "") if isinstance(data, dict) else ""

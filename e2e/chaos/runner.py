@@ -34,7 +34,7 @@ from e2e.chaos.history import (
     Span,
     from_lines,
 )
-from e2e.chaos.load import Load, stayers, turn_period
+from e2e.chaos.load import Load, stayers, stopped, turn_period
 from e2e.chaos.pace import Pace, probe_period
 from e2e.chaos.population import NEWCOMER, Member
 from e2e.chaos.schedule import Turn
@@ -285,7 +285,10 @@ class Runner:
             recover = partial(experiment.fault.recovered, scene)
             until("the target to recover", recover, seconds=within, note=self._detail, patience=1)
             recovered = time.monotonic() - lifted
-            went_on = experiment.may_lose or stayers(target) == before
+            lost = "" if experiment.may_lose else stopped(target, before)
+            went_on = not lost
+            if lost:
+                self.note(f"    pods that were to keep running: {lost}")
             # The next fault would measure whatever is left of this one.
             self._gone(experiment, scene)
         except KeyboardInterrupt:

@@ -171,7 +171,7 @@ async def test_the_code_for_another_device_is_worthless_by_itself(proves: bool, 
 async def test_a_code_outlives_a_provider_that_is_away(
     returns: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """RFC 8628, 3.5: a connection that breaks is no refusal, and the user has entered the code perhaps already."""
+    """RFC 8628, 3.5: a connection that breaks refuses nothing, and the user may have entered the code already."""
     away = provider.ProviderAwayError("identity provider login.example.org cannot be reached: connection refused")
     pending = provider.SignInRefusedError(ISSUER, "authorization_pending", "")
     answers: list[Exception] = [pending, away, away, pending, away]
@@ -179,14 +179,22 @@ async def test_a_code_outlives_a_provider_that_is_away(
     async def post(_issuer: provider.Issuer, address: str, _form: dict[str, str]) -> dict[str, Any]:
         if not address.endswith("/token"):
             url = f"{ISSUER.url}/device"
-            return {"device_code": "d", "user_code": "u", "verification_uri": url, "interval": 1, "expires_in": 60 if returns else 0.1}
+            return {
+                "device_code": "d",
+                "user_code": "u",
+                "verification_uri": url,
+                "interval": 1,
+                "expires_in": 60 if returns else 0.1,
+            }
         if answers or not returns:
             raise answers.pop(0) if answers else away
         return {"id_token": "x"}
 
     monkeypatch.setattr(device, "post", post)
     monkeypatch.setattr(device, "_PAUSES", (0.0, 0.0))
-    endpoints = provider.Endpoints(f"{ISSUER.url}/auth", f"{ISSUER.url}/token", f"{ISSUER.url}/device/code", "openid", proves=False)
+    endpoints = provider.Endpoints(
+        f"{ISSUER.url}/auth", f"{ISSUER.url}/token", f"{ISSUER.url}/device/code", "openid", proves=False
+    )
     if not returns:
         with pytest.raises(provider.ProviderAwayError, match="connection refused"):
             await device.sign_in(ISSUER, endpoints)

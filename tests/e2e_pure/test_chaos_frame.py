@@ -10,7 +10,7 @@ import pytest
 
 from e2e.api import Api, UnreachableError
 from e2e.chaos import __main__ as command
-from e2e.chaos import canary, devices, population, quiet, runner, schedule, uses
+from e2e.chaos import canary, devices, load, population, quiet, runner, schedule, uses
 from e2e.chaos.experiments import EXPERIMENTS, Experiment
 from e2e.chaos.history import Quiet
 from e2e.chaos.observer import LIST_EVERY, LONGEST_REST, OWN_PODS, rejections, rest
@@ -318,3 +318,25 @@ def test_what_takes_long_is_looked_at_less_often_and_never_so_rarely_that_it_cou
 def test_copies_of_tenants_pods_are_no_parts_of_the_platform() -> None:
     """Both carry `managed-by: bulkhead`, and of the copies there are hundreds: they were listed every second."""
     assert OWN_PODS == "app.kubernetes.io/managed-by=bulkhead,bulkhead.dev/managed-by!=syncer"
+
+
+# Pods that stay
+
+
+def test_a_pod_that_did_not_go_on_says_how_it_ended() -> None:
+    restarts = 0
+
+    class Plane:
+        def get(self, _kind: str, name: str, _space: str) -> dict[str, Any]:
+            ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137}} if restarts else {}
+            containers = [{"name": "main", "restartCount": restarts, "lastState": ended}]
+            status = {"startTime": "2026-11-29T05:00:00Z", "containerStatuses": containers}
+            return {"metadata": {"name": name, "uid": f"uid of {name}"}, "status": status}
+
+    target = Tenant("red", cast("Api", Plane()))
+    before = load.stayers(target)
+    assert load.stopped(target, before) == ""
+    restarts = 1
+    found = load.stopped(target, before)
+    assert all(name in found for name in load.STAYERS)
+    assert "OOMKilled" in found

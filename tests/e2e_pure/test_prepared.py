@@ -52,6 +52,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[[Noting], runner.Runner]:
         monkeypatch.setattr("time.monotonic", lambda: float(len(fault.steps)))
         monkeypatch.setattr("time.sleep", lambda _: None)
         monkeypatch.setattr(runner, "stayers", lambda _: {})
+        monkeypatch.setattr(runner, "stopped", lambda *_: "")
         monkeypatch.setattr(runner, "until", lambda _what, look, **_: look())
         nothing: Any = None
         return runner.Runner(nothing, lambda _: None)

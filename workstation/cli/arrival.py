@@ -3,7 +3,7 @@
     connect (TCP, TLS by the tenant's own CA) ──> sign in at the provider ──> ask the tenant who that is ──> a name
 
 Each failing step becomes one sentence with a cause that the user can check, or pass on to the tenant's admin. Behind a proxy
-(HTTPS_PROXY, unless NO_PROXY names the tenant) nothing is tried, because kubectl goes through the proxy and this check does not.
+(HTTPS_PROXY, unless NO_PROXY names the tenant) nothing is tried: kubectl goes through the proxy, and this check does not.
 """
 
 import contextlib

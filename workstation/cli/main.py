@@ -176,7 +176,7 @@ def _expected(error: Exception) -> CliError | None:
         (
             errors.Unavailable,
             "the host's API cannot be reached",
-            "HTTPS_PROXY is set, and this command connects to the host directly: it needs a route to the server in the kubeconfig"
+            "HTTPS_PROXY is set, and this command connects to the host directly: it needs a route to the kubeconfig's server"
             if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy"))
             else "check the server in the kubeconfig; for the embedded host: bulkhead host status",
         ),

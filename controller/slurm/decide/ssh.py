@@ -85,7 +85,7 @@ def _objection(request: Request, tenant: Mapping[str, Any], access: Mapping[str,
 
 
 def users_of(tenant: Mapping[str, Any]) -> tuple[UserSpec, ...]:
-    """The users that a Tenant names. One whose identities are all revoked administers nothing: their tokens may still be valid."""
+    """The users that a Tenant names. One whose identities are all revoked administers nothing: tokens may still be valid."""
     slurm = section_of(section_of(section_of(tenant, "spec"), "scheduling"), "slurm")
     gone = revoked(tenant)
     found = (_user(user) for user in mappings(slurm.get("users")))

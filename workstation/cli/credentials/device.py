@@ -40,7 +40,7 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
 
 
 async def _tokens(issuer: Issuer, address: str, form: dict[str, str], *, pause: float, seconds: float) -> dict[str, Any]:
-    """The tokens, once the user is done. A provider that is away is asked less often, until the code expires (RFC 8628, 3.5)."""
+    """The tokens, once the user is done. A provider that is away is asked less often until the code expires (RFC 8628, 3.5)."""
     deadline = time.monotonic() + seconds
     away: ProviderAwayError | None = None
     slower = 1
