@@ -1,5 +1,6 @@
 """Which requests get an ssh certificate, for which user and how long; how the CA is rotated; and what login nodes are told."""
 
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -83,11 +84,11 @@ def test_a_revoked_user_gets_none_and_login_nodes_learn_of_it(access: dict[str, 
     ids=["all are revoked", "one of two is", "there are none"],
 )
 def test_a_revoked_user_administers_nothing(identities: list[str], admin: bool) -> None:
-    given = tenant(revoked=[{"name": ADA}])
-    given["spec"]["scheduling"]["slurm"]["users"] = [{"name": "ada", "uid": 10001, "admin": True, "identities": identities}]
-    assert [user.admin for user in ssh.users_of(given)] == [admin]
-    given["spec"]["access"] = {}
-    assert [user.admin for user in ssh.users_of(given)] == [True]
+    made = deepcopy(tenant(revoked=[{"name": ADA}]))
+    made["spec"]["scheduling"]["slurm"]["users"] = [{"name": "ada", "uid": 10001, "admin": True, "identities": identities}]
+    assert [user.admin for user in ssh.users_of(made)] == [admin]
+    made["spec"]["access"] = {}
+    assert [user.admin for user in ssh.users_of(made)] == [True]
 
 
 def test_nothing_is_signed_by_a_ca_that_is_to_be_replaced() -> None:

@@ -16,6 +16,7 @@ PATIENCE: Final = 300.0
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _PAUSES: Final = (1.0, 30.0)  # least and most seconds between two requests, whatever the provider asks for
 _SLOWER: Final = 5.0
+_MOST_SLOWER: Final = 32  # times
 
 
 async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
@@ -59,7 +60,7 @@ async def _tokens(issuer: Issuer, address: str, form: dict[str, str], *, pause: 
         except ProviderAwayError as error:
             if away is None:
                 sys.stderr.write(f"{error.cause}; trying again until the code expires\n")
-            away, slower = error, slower * 2
+            away, slower = error, min(slower * 2, _MOST_SLOWER)
     raise away or CliError("you did not sign in with that code in time", next_step="try again", code=Exit.TIMEOUT)
 
 
