@@ -130,12 +130,12 @@ async def _watch_own(shown: own.Top, request: TopRequest) -> NoReturn:
         sys.stdout.write("\x1b[H\x1b[J" if is_terminal(sys.stdout) else "\n")
         try:
             if not await shown.show():
-                sys.stderr.write(f"not read: {own.no_picture()}\n")
+                _not_read(own.no_picture())
         except KubeError as error:
             _not_read(error)
 
 
-def _not_read(error: KubeError) -> None:
+def _not_read(error: KubeError | CliError) -> None:
     sys.stderr.write(f"not read: {plain(error)}\n")
 
 
