@@ -29,6 +29,7 @@ AHEAD = 4  # number of tests whose tenants are created while one runs: a plane t
 HERE = Path(__file__).parent
 PREFIX = "e2e-"
 SWEPT = ("Tenant", "Namespace")
+TENANT_LABEL = "bulkhead.dev/tenant"  # of a tenant's pods on the host
 
 _TURNS = pytest.StashKey[Turns]()
 _NAME = pytest.StashKey[str]()
@@ -98,6 +99,7 @@ def host(request: pytest.FixtureRequest, testrun_uid: str) -> Api:
             return machine.host_api()
         found = install.ensure_installed(lambda text: _say(request.config, text))
         _sweep(found)
+        _expect_free(request.config, found)
         installed.truncate(0)
         installed.write(testrun_uid)
         return found
@@ -113,6 +115,15 @@ def _sweep(host: Api) -> None:
         tenants.wait_gone(host, name)
     for name in left["Namespace"]:
         until(f"namespace {name} to be gone", lambda name=name: _no_namespace(host, name), seconds=60)  # type: ignore[misc]
+
+
+def _expect_free(config: pytest.Config, host: Api) -> None:
+    """End the run where other tenants hold simulated GPUs: the suite counts on all of them, and would wait in vain."""
+    simulated = {node["metadata"]["name"] for node in host.list("Node", labels="bulkhead.dev/simulated=true")}
+    pods = [pod for pod in host.list("Pod", labels=TENANT_LABEL) if pod["spec"].get("nodeName") in simulated]
+    if holders := sorted({pod["metadata"]["labels"][TENANT_LABEL] for pod in pods}):
+        _say(config, f"pods of {', '.join(holders)} run on the simulated nodes, which the core suite needs; next: make down")
+        pytest.exit("the simulated GPUs are not free", returncode=1)
 
 
 def _no_namespace(host: Api, name: str) -> None:

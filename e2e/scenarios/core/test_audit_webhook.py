@@ -29,8 +29,9 @@ class Receiver(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         for each in body.get("items", ()):
             target = each.get("objectRef", {})
-            words = each["verb"], target.get("resource"), target.get("name")
-            print(self.path.split("?")[0].rstrip("/"), self.headers["Authorization"], *words, flush=True)
+            words = self.headers["Authorization"], each["verb"], target.get("resource"), target.get("name")
+            line = " ".join((self.path.split("?")[0].rstrip("/"), *map(str, words)))
+            print(line + "\\n", end="", flush=True)  # one write, or lines of two requests mix
         self.send_response(200); self.end_headers()
     def log_message(self, *_): pass
 def listen(port):
