@@ -28,6 +28,8 @@ OF_STORAGE: Final = ("PersistentVolumeClaim", "VolumeSnapshot")
 SECONDS: Final = 60.0
 # The controller creates APIs in the plane while the syncer starts.
 EARLY_SECONDS: Final = 10.0
+# How often a refused class comes early, in a row. An API server refuses classes while it starts; a tenant's webhook, for ever.
+MOST_EARLY: Final = 6
 
 
 class HostClasses:
@@ -41,21 +43,24 @@ class HostClasses:
         self._runtimes: list[Obj] = []
         self._early = False
         self._whole = False
+        self._refused = False
         # Called once claims may name other classes than before.
         self.on_offer: Callable[[], object] = lambda: None
 
     async def run(self) -> NoReturn:
-        """Reconcile once a minute, for ever; sooner after a time that did not come to its end."""
+        """Reconcile once a minute, for ever; sooner after a time that did not come to its end, or that was refused a class."""
+        refused = 0
         while True:
             for _ in range(int(SECONDS / EARLY_SECONDS)):
                 await self._clock.sleep(EARLY_SECONDS)
-                if self._early or not self._whole:
+                if self._early or not self._whole or (self._refused and refused < MOST_EARLY):
                     break
+            refused = refused + 1 if self._refused else 0
             await self.reconcile()
 
     async def reconcile(self) -> None:
         """List both sides once and write the difference."""
-        self._whole, before = False, _of_storage(self._caches.views.static)
+        self._whole, self._refused, before = False, False, _of_storage(self._caches.views.static)
         try:
             await self._list_and_write()
             self._whole = True
@@ -140,7 +145,8 @@ class HostClasses:
             try:
                 await self._step(r, step)
             except ApiError as error:
-                # A webhook of the tenant, or a class of its own that took this name in the meantime.
+                # An API server that starts, a webhook of the tenant, or a class of its own that took this name in the meantime.
+                self._refused = True
                 _log.warning("class not written: %s", error, extra={"kind": r.kind, "object": step.name})
 
     async def _step(self, r: Resource, step: classes.Step) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import Forbidden, KubeError, NotServed, Throttled
 from bulkhead.kube.objects import Resource
-from syncer.mirrors.classes import EARLY_SECONDS, SECONDS, HostClasses
+from syncer.mirrors.classes import EARLY_SECONDS, MOST_EARLY, SECONDS, HostClasses
 from syncer.settings import parse
 from syncer.translate.kinds.classes import SNAPSHOT_CLASS
 from syncer.watch.view import Views
@@ -28,6 +28,7 @@ class Side:
     def __init__(self, *storage: Obj) -> None:
         self.storage = list(storage)
         self.refused: list[KubeError] = []
+        self.no_more: KubeError | None = None  # what it answers to each class
         self.lists = 0
 
     async def list(self, r: Resource) -> Any:
@@ -37,6 +38,8 @@ class Side:
         return SimpleNamespace(items=list(self.storage) if r.kind == "StorageClass" else [])
 
     async def create(self, _r: Resource, obj: Obj) -> None:
+        if self.no_more is not None:
+            raise self.no_more
         self.storage.append(obj)
 
 
@@ -74,6 +77,30 @@ async def test_a_list_that_was_refused_comes_again_soon_and_then_claims_are_look
         await bench.pass_by(3 * SECONDS)
         assert bench.host.lists - before == 3
     assert len(bench.offers) == 1
+
+
+async def test_a_class_that_a_starting_plane_refuses_comes_again_soon() -> None:
+    """An API server refuses classes while its admission plugins have not read what they need."""
+    bench = Bench(FAST)
+    bench.plane.no_more = Forbidden(403, "Forbidden", "not yet ready to handle request")
+    await bench.made.reconcile()
+    async with background(bench.made.run()):
+        await bench.pass_by(0)
+        bench.plane.no_more = None
+        await bench.pass_by(EARLY_SECONDS)
+        assert [item["metadata"]["name"] for item in bench.plane.storage] == ["fast"]
+
+
+async def test_a_webhook_that_always_refuses_a_class_is_asked_once_a_minute_in_the_end() -> None:
+    bench = Bench(FAST)
+    bench.plane.no_more = Forbidden(403, "Forbidden", "denied by a webhook")
+    await bench.made.reconcile()
+    async with background(bench.made.run()):
+        await bench.pass_by(EARLY_SECONDS * MOST_EARLY)
+        before = bench.plane.lists
+        await bench.pass_by(SECONDS * 5)
+    assert before == 1 + MOST_EARLY
+    assert bench.plane.lists - before == 5
 
 
 async def test_another_offer_of_the_host_is_told_once() -> None:
