@@ -77,7 +77,8 @@ class Load:
     def _stay(self) -> None:
         api = self.tenant.api
         self.records.append(canary.plant(self.tenant))
-        gpu_pod = workloads.pod_spec(gpus=1, where=workloads.REAL if self.member.real_gpu else workloads.SIMULATED)
+        where = workloads.REAL if self.member.real_gpu else workloads.SIMULATED
+        gpu_pod = workloads.pod_spec(("sleep", str(canary.STAY_SECONDS)), gpus=1, where=where)
         for name, spec in zip(STAYERS, (canary.pod_spec(self.tenant.name), gpu_pod), strict=True):
             if api.find("Pod", name, SPACE) is None:
                 api.create(workloads.pod(name, spec))

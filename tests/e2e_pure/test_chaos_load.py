@@ -11,11 +11,13 @@ from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos import __main__ as command
 from e2e.chaos import kept, runner
 from e2e.chaos.history import MISSING, Read, Record, Run, Write
-from e2e.chaos.load import KEYS, Load
+from e2e.chaos.load import KEYS, STAYERS, Load
 from e2e.chaos.population import Member
 from e2e.tenants import Tenant
 from tests.e2e_pure.chaosruns import good_run
 from tests.e2e_pure.test_chaos_held import of, without
+
+READY = {"type": "Ready", "status": "True"}
 
 
 class Plane:
@@ -23,7 +25,17 @@ class Plane:
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
         self.broken = self.applies = False
+
+    def apply(self, _secret: dict[str, Any]) -> None:
+        """The canary."""
+
+    def find(self, _kind: str, name: str, _space: str) -> dict[str, Any] | None:
+        return self.pods.get(name)
+
+    def get(self, _kind: str, name: str, _space: str) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "spec": self.pods[name], "status": {"phase": "Running", "conditions": [READY]}}
 
     def _fail(self) -> None:
         if self.broken:
@@ -39,7 +51,10 @@ class Plane:
 
     def create(self, obj: dict[str, Any]) -> None:
         self._fail()
-        self.values[obj["metadata"]["name"]] = obj["data"]["value"]
+        if obj["kind"] == "Pod":
+            self.pods[obj["metadata"]["name"]] = obj["spec"]
+        else:
+            self.values[obj["metadata"]["name"]] = obj["data"]["value"]
 
     def list(self, _kind: str, _space: str) -> list[dict[str, Any]]:
         self._fail()
@@ -110,6 +125,15 @@ def test_a_pause_waits_for_work_that_is_under_way_and_lets_none_begin() -> None:
     made.stop()
     thread.join(timeout=5)
     assert not thread.is_alive()
+
+
+def test_no_pod_that_stays_ends_by_itself() -> None:
+    """A later run keeps the tenants of an earlier one, with their pods: one of them ended an hour later, amid an experiment."""
+    made, plane = load()
+    made.prepare()
+    commands = {name: " ".join(spec["containers"][0]["command"]) for name, spec in plane.pods.items()}
+    assert commands.keys() == set(STAYERS)
+    assert all(int(text.rpartition("sleep ")[2]) > 30 * 24 * 3600 for text in commands.values())
 
 
 class Ending:
