@@ -122,7 +122,7 @@ class Session:
         self.references, self.extent = ReferenceIndex(), Extent(Limits.of(settings), self._clock)
         self.identity = PlaneIdentity(plane, host, settings.plane_namespace, self._clock)
         self.deletions = ObservedDeletions()
-        self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock, self.deletions)
+        self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock, self.deletions, self.identity.note)
         self.recorder = Recorder(self.caches, plane, self._clock, busy=lambda: not self.queue.idle)
         self.heart = Heart(self._clock)
         self.probes = Probes(self.heart, self._unready)
@@ -357,6 +357,7 @@ class Session:
                     await self.identity.establish()
                     if self.identity.established:
                         await self.placed.load()
+                        self.breaker.resume(self.identity.record)
                         return
             except (KubeError, TimeoutError) as error:
                 if self._clock.monotonic() - logged > 10:

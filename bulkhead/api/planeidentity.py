@@ -1,6 +1,7 @@
 """Which data a plane has: what the host remembers of it, and whether the plane that answers is still that one.
 
-    syncer ──> ConfigMap plane-identity in the plane's namespace: UID of kube-system, highest revision, quarantine, acceptance
+    syncer ──> ConfigMap plane-identity in the plane's namespace: UID of kube-system, highest revision, quarantine, acceptance,
+                   │                                              what the mass-delete breaker counted, whether it is open
                    └──> controller: DataLost, `bulkhead tenant accept-data`
 
 A plane whose volume was lost comes up empty with another UID; one that was restored from an older copy has an older revision.
@@ -20,6 +21,10 @@ REVISION_KEY: Final = "highestRevision"
 QUARANTINE_KEY: Final = "quarantine"
 # When an admin's acceptance of the plane's data was noticed.
 ACCEPTED_KEY: Final = "acceptedAt"
+# When the breaker last counted an object that had vanished, and how many it had counted within its window then.
+ABSENCES_KEY: Final = "absences"
+# Why the breaker is open; it stays so until an admin accepts the plane's data.
+BREAKER_KEY: Final = "breakerOpen"
 # So long after it, what the plane does not have is deleted on the host without a limit.
 ACCEPTED_SECONDS: Final = 600.0
 # Beside it, from the first pod on that the host has placed (`syncer/write/placed.py`).
@@ -43,6 +48,8 @@ class Recorded:
     revision: int = 0
     quarantine: str = ""
     accepted: str = ""  # a timestamp
+    absences: str = ""  # a timestamp and a number
+    breaker_open: str = ""
 
 
 def recorded(config_map: Mapping[str, Any] | None) -> Recorded:
@@ -50,8 +57,9 @@ def recorded(config_map: Mapping[str, Any] | None) -> Recorded:
     data = mapping(mapping(config_map).get("data"))
     revision = text(data.get(REVISION_KEY))
     number = int(revision) if len(revision) < 20 and revision.isascii() and revision.isdigit() else 0
-    uid, quarantine, accepted = (text(data.get(key))[:_LONGEST] for key in (UID_KEY, QUARANTINE_KEY, ACCEPTED_KEY))
-    return Recorded(uid, number, quarantine, accepted)
+    texts = (UID_KEY, QUARANTINE_KEY, ACCEPTED_KEY, ABSENCES_KEY, BREAKER_KEY)
+    uid, quarantine, accepted, absences, breaker_open = (text(data.get(key))[:_LONGEST] for key in texts)
+    return Recorded(uid, number, quarantine, accepted, absences, breaker_open)
 
 
 def seconds_accepted(record: Recorded, now: datetime) -> float:
@@ -61,6 +69,16 @@ def seconds_accepted(record: Recorded, now: datetime) -> float:
     except (ValueError, TypeError):  # not a time, or one without a zone
         return 0.0
     return max(0.0, ACCEPTED_SECONDS - abs(age))
+
+
+def absences_counted(record: Recorded, now: datetime) -> tuple[int, float]:
+    """How many absences the breaker had counted within its window, and how many seconds ago; a time to come counts as now."""
+    at, _, number = record.absences.partition(" ")
+    try:
+        age = (now - datetime.fromisoformat(at)).total_seconds()
+        return (max(0, int(number)), max(0.0, age)) if len(number) < 10 else (0, 0.0)
+    except (ValueError, TypeError):
+        return 0, 0.0
 
 
 def judge(record: Recorded, seen: Observed) -> str:

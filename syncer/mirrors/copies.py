@@ -61,7 +61,7 @@ class Copies:
         """Delete the copy of a virtual object that is proven absent; returns the seconds after which to try again."""
         if held is None or held.deleting:
             return None
-        if not self._breaker.may_delete(item.kind, item.key):
+        if not await self._breaker.may_delete(item.kind, item.key):
             return RETRY_SECONDS
         await self._followers[item.kind].before_delete(held)
         return await self.delete(item, held, "virtual object is gone")

@@ -77,7 +77,7 @@ class NodePorts:
         found = await self._virtual.read(SERVICES, key)
         if found is not None and uid_of(found) == host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID):
             return 1.0
-        if not self._breaker.may_delete("Service", key):
+        if not await self._breaker.may_delete("Service", key):
             return _ROOM_SECONDS
         return await self._end(host, "virtual object is gone")
 

@@ -82,7 +82,7 @@ from syncer.write.plane import VirtualWriter
 
 _log = logging.getLogger(__name__)
 
-# Until the plane is trusted again, or the mass-delete breaker closed.
+# Until the plane is trusted again, or the mass-delete breaker is closed.
 _RETRY_KEPT: Final = 60.0
 _LOST: Final = "the pod was placed and has disappeared from its node; it is deleted, because no pod runs twice"
 _MISPLACED: Final = (
@@ -260,7 +260,7 @@ class Pods:
             case EndHost():
                 return await self._end(step)
             case DeleteOrphan(host, _, grace, again):
-                allowed = self._breaker.may_delete("Pod", key)
+                allowed = await self._breaker.may_delete("Pod", key)
                 return await self._delete_host(host, grace, again, "virtual pod is gone") if allowed else _RETRY_KEPT
             case DeletePredecessor(host, _, grace, again):
                 return await self._delete_host(host, grace, again, "virtual pod was replaced")

@@ -10,7 +10,8 @@ A syncer that starts and finds no record takes that for an acceptance if the rec
 beside it; no tenant can delete either. Where both are missing, the plane is new, and there is nothing to accept. Or its whole
 namespace was lost while the host still has its objects: then the mass-delete breaker has to count. So for a tenant that never
 had a pod, an acceptance while its syncer is stopped leaves the breaker counting. An acceptance stands in the record with its
-time, so that it counts on if the syncer starts again before everything is deleted.
+time, so that it counts on if the syncer starts again before everything is deleted. What the breaker counted stands there too,
+and that it is open: deleting the ConfigMap accepts the plane then as well.
 
     before a host delete ──> trusted() ──> fresh read of kube-system ──> same UID? revision not behind? ──> go
 """
@@ -26,8 +27,10 @@ from bulkhead.api.conditions import timestamp
 from bulkhead.api.labels import QUARANTINED
 from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import (
+    ABSENCES_KEY,
     ACCEPTED_KEY,
     ACCEPTED_SECONDS,
+    BREAKER_KEY,
     NAME,
     PLACED_NAME,
     QUARANTINE_KEY,
@@ -45,6 +48,7 @@ from bulkhead.kube.informer import Change
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from bulkhead.work.clock import Clock
 from syncer import metrics
+from syncer.work import Again
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +89,11 @@ class PlaneIdentity:
     def quarantine(self) -> str:
         """Why nothing is deleted on the host, or an empty text."""
         return self._recorded.quarantine
+
+    @property
+    def record(self) -> Recorded:
+        """What the host remembers, as last read or written."""
+        return self._recorded
 
     @property
     def established(self) -> bool:
@@ -138,13 +147,30 @@ class PlaneIdentity:
             if self._established and self._highest > self._written:
                 await self._write(Recorded(self._recorded.uid, self._highest, self._recorded.quarantine))
 
+    async def note(self, absences: str, breaker_open: str) -> None:
+        """Record what the mass-delete breaker counted, or why it is open. Raises KubeError where the host does not take it."""
+        async with self._turn:
+            if self._recorded.quarantine:
+                # Nothing is deleted now, and an all-clear may be on its way: a write would record the quarantine once more.
+                return
+            if not self._recorded.uid:
+                raise Again(1.0, "the plane's identity is not recorded yet")
+            revision = max(self._highest, self._recorded.revision)
+            why = breaker_open or self._recorded.breaker_open
+            await self._write(replace(self._recorded, revision=revision, absences=absences, breaker_open=why))
+
     async def _refresh(self) -> None:
         # Without a record, its writing has failed.
-        settled = self._recorded.uid and not self._recorded.quarantine
+        settled = self._recorded.uid and not self._to_accept
         if not settled or self._clock.monotonic() - self._checked >= CHECK_SECONDS:
             await self._check()
         elif self._established and self._highest > self._written:
             await self._write(Recorded(self._recorded.uid, self._highest))
+
+    @property
+    def _to_accept(self) -> bool:
+        """Whether an admin may end something by deleting the record."""
+        return bool(self._recorded.quarantine or self._recorded.breaker_open)
 
     async def _check(self) -> None:
         # Versions that watches report while the answer is on its way may well be newer than it.
@@ -156,12 +182,12 @@ class PlaneIdentity:
         if self._unwritten:
             # What the host has yet is a record without a quarantine, and would be taken for an operator's all-clear.
             await self._note()
-        before_it = self._recorded.quarantine
+        before_it = self._to_accept
         if not self._established or before_it:
             self._remember(await self._read())
             self._earlier = None if self._earlier is None else self._recorded
             # Remembered, because a write that follows may fail, or be done without an answer.
-            self._accepted = self._accepted or bool(before_it)
+            self._accepted = self._accepted or (before_it and not self._recorded.breaker_open)
         if not self._recorded.uid:
             self._accepted = self._accepted or await self._has_placed()
             before = self._highest = seen.revision
@@ -235,13 +261,14 @@ class PlaneIdentity:
         # A quarantine ends with the ConfigMap alone, and the controller may have written one.
         data = {UID_KEY: record.uid, REVISION_KEY: str(record.revision)}
         data |= {QUARANTINE_KEY: record.quarantine} if record.quarantine else {}
-        data |= {ACCEPTED_KEY: record.accepted} if record.accepted else {}
+        more = {ACCEPTED_KEY: record.accepted, ABSENCES_KEY: record.absences, BREAKER_KEY: record.breaker_open}
+        data |= {key: value for key, value in more.items() if value}
         # The label tells the controller, which reads the record only when it looks at the tenant, that it has to look.
         marks = {"labels": {QUARANTINED: "true"}} if record.quarantine else {}
         body: Obj = {"metadata": {"name": NAME} | marks, "data": data}
         try:
             written = recorded(await self._host.patch(CONFIG_MAPS, NAME, body, self._namespace))
-            record = replace(record, quarantine=record.quarantine or written.quarantine)
+            record = replace(record, quarantine=record.quarantine or written.quarantine, breaker_open=written.breaker_open)
         except NotFound:
             if self._recorded.uid and record.quarantine == "" and self._recorded.quarantine == "":
                 # Deleted meanwhile: an operator's all-clear or an accident; either way it is written again.

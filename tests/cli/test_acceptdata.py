@@ -85,6 +85,22 @@ async def test_it_accepts_and_waits_until_the_tenant_says_so(
     assert (again.code, again.out) == (0, f"tenant {name}: its data is not reported as lost; nothing to accept\n")
 
 
+async def test_a_mass_deletion_that_the_syncer_holds_back_is_accepted_too(
+    cli: Cli, controller: Controller, host_client: Client, name: str
+) -> None:
+    """The breaker stays open over restarts of the syncer, and nothing else closes it."""
+    await lost(controller, name, quarantine="")
+    await controller.say(name, "True", Reason.READY, "it answers", type_=ConditionType.PLANE_READY)
+    patch = {"data": {planeidentity.BREAKER_KEY: "more than 50 objects vanished"}}
+    await host_client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, patch, names.plane_namespace(name))
+    asked = await cli("tenant", "accept-data", name)
+    assert (asked.code, await there(host_client, name)) == (2, True)
+    assert "more than 50 objects vanished" in asked.err
+    assert "12 ConfigMaps" in asked.err
+    done = await cli("tenant", "accept-data", name, "--yes")
+    assert (done.code, await there(host_client, name)) == (0, False), done.err
+
+
 async def test_a_syncer_that_has_not_looked_yet_is_waited_for(
     cli: Cli, controller: Controller, host_client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

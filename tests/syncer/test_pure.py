@@ -1,6 +1,7 @@
 """The small pure parts of the syncer's runtime: settings, heads, routes, refusals, patches, references, breaker, probes."""
 
 import contextlib
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -199,16 +200,16 @@ def test_identity_is_judged() -> None:
     assert judge(Recorded("uid", 1, "kept"), Observed("uid", 200)) == "kept"
 
 
-def test_the_breaker_opens_at_the_limit_and_stays() -> None:
+async def test_the_breaker_opens_at_the_limit_and_stays() -> None:
     clock = FakeClock()
-    breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
-    assert breaker.allow()
+    breaker = MassDeleteBreaker(2, clock, ObservedDeletions(), AsyncMock())
+    assert await breaker.allow()
     clock.advance(WINDOW_SECONDS + 1)
-    assert breaker.allow()
-    assert breaker.allow()
-    assert not breaker.allow()
+    assert await breaker.allow()
+    assert await breaker.allow()
+    assert not await breaker.allow()
     clock.advance(WINDOW_SECONDS * 10)
-    assert not breaker.allow()
+    assert not await breaker.allow()
 
 
 def test_a_stalled_loop_is_not_alive() -> None:

@@ -107,7 +107,7 @@ class Bed:
         )  # fmt: skip
         other: Any = SimpleNamespace(
             queue=lambda *_: None, forget=lambda _key: None, ensure=self._ensure, observed=lambda *_: False,
-            may_delete=lambda *_: self.breaker_closed,
+            may_delete=self._may_delete,
         )  # fmt: skip
         best: Any = SimpleNamespace(
             attempt=lambda *_: None, refused=lambda *_: None, made=lambda *_: None, forget=lambda *_: None,
@@ -119,6 +119,9 @@ class Bed:
             classes=other, claims=quiet, extent=self.extent, host_queue=best, recorder=quiet, deletions=other, breaker=other,
             placed=self.placed,
         )  # fmt: skip
+
+    async def _may_delete(self, _kind: str, _key: Key) -> bool:
+        return self.breaker_closed
 
     def _reads(self, side: str) -> Any:
         async def read(r: Any, key: Key) -> Obj | None:

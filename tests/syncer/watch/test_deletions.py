@@ -1,5 +1,7 @@
 """A deletion that was observed frees its host object; one that is inferred from a relist is left to the mass-delete breaker."""
 
+from unittest.mock import AsyncMock
+
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.watch.deletions import ObservedDeletions
@@ -20,28 +22,28 @@ def test_only_a_deletion_in_an_event_is_observed_and_until_the_name_comes_again(
     assert not deletions.observed("Pod", KEY)
 
 
-def test_an_observed_deletion_is_not_counted_by_the_breaker() -> None:
+async def test_an_observed_deletion_is_not_counted_by_the_breaker() -> None:
     deletions = ObservedDeletions()
-    breaker = MassDeleteBreaker(1, FakeClock(), deletions)
+    breaker = MassDeleteBreaker(1, FakeClock(), deletions, AsyncMock())
     deletions.note("Pod", Change("deleted", KEY, Meta()))
-    assert all(breaker.may_delete("Pod", KEY) for _ in range(3))
-    assert breaker.may_delete("Service", KEY)
-    assert not breaker.may_delete("Service", KEY)
-    assert breaker.may_delete("Pod", KEY)
+    assert [await breaker.may_delete("Pod", KEY) for _ in range(3)] == [True, True, True]
+    assert await breaker.may_delete("Service", KEY)
+    assert not await breaker.may_delete("Service", KEY)
+    assert await breaker.may_delete("Pod", KEY)
 
 
-def test_what_vanished_long_ago_does_not_count() -> None:
+async def test_what_vanished_long_ago_does_not_count() -> None:
     clock = FakeClock()
-    breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
+    breaker = MassDeleteBreaker(2, clock, ObservedDeletions(), AsyncMock())
     for _ in range(6):
-        assert breaker.allow()
+        assert await breaker.allow()
         clock.advance(WINDOW_SECONDS / 2 + 1)
     assert not breaker.open
 
 
-def test_a_breaker_that_opened_stays_open() -> None:
+async def test_a_breaker_that_opened_stays_open() -> None:
     clock = FakeClock()
-    breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
-    assert [breaker.allow() for _ in range(3)] == [True, True, False]
+    breaker = MassDeleteBreaker(2, clock, ObservedDeletions(), AsyncMock())
+    assert [await breaker.allow() for _ in range(3)] == [True, True, False]
     clock.advance(10 * WINDOW_SECONDS)
-    assert (breaker.open, breaker.allow()) == (True, False)
+    assert (breaker.open, await breaker.allow()) == (True, False)

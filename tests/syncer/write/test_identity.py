@@ -1,6 +1,7 @@
 """The plane's identity: what arrives while it is asked does not count against it."""
 
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -246,15 +247,15 @@ async def test_an_acceptance_counts_on_for_a_syncer_that_starts_before_its_time_
     assert await started(0) == []
 
 
-def test_once_a_plane_is_accepted_nothing_is_counted_for_a_while() -> None:
+async def test_once_a_plane_is_accepted_nothing_is_counted_for_a_while() -> None:
     clock = FakeClock()
-    breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
-    assert [breaker.allow() for _ in range(4)] == [True, True, False, False]
+    breaker = MassDeleteBreaker(2, clock, ObservedDeletions(), AsyncMock())
+    assert [await breaker.allow() for _ in range(4)] == [True, True, False, False]
     breaker.accept(ACCEPTED_SECONDS)
     assert not breaker.open
-    assert all(breaker.allow() for _ in range(100))
+    assert all([await breaker.allow() for _ in range(100)])
     clock.advance(ACCEPTED_SECONDS)
-    assert [breaker.allow() for _ in range(4)] == [True, True, False, False]
+    assert [await breaker.allow() for _ in range(4)] == [True, True, False, False]
     assert breaker.open
 
 

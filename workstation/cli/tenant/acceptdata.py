@@ -1,7 +1,7 @@
 """`bulkhead tenant accept-data`: continue with the data that a plane has, after data was lost or an older copy restored.
 
-    Tenant reports DataLost ──> count what the syncer has on the host ──> confirm ──> delete ConfigMap plane-identity
-                                                                  └──> its syncer records the plane as it is, and continues
+    Tenant reports DataLost, or ──> count what the syncer has on the host ──> confirm ──> delete ConfigMap plane-identity
+    its syncer's breaker is open                                      └──> its syncer records the plane as it is, and continues
 
 The command shows what the host would lose before it changes anything. It deletes only that ConfigMap itself.
 """
@@ -89,11 +89,11 @@ def accept_data(request: AcceptRequest) -> int:
 async def _accept(request: AcceptRequest) -> int:
     name = request.name
     async with connection.host_client(request.host) as client:
-        lost = _lost(await connection.get_tenant(client, name))
+        tenant, record = await connection.get_tenant(client, name), await _record(client, name)
+        lost = _lost(tenant) or plain(planeidentity.recorded(record).breaker_open, _MOST_SHOWN)
         if not lost:
             print(f"tenant {name}: its data is not reported as lost; nothing to accept")
             return Exit.DONE
-        record = await _record(client, name)
         sys.stderr.write(f"tenant {name}: {lost}\n")
         sys.stderr.write(await _at_stake(client, name))
         if not request.confirmed:
@@ -159,8 +159,8 @@ async def _until_noticed(client: Client, name: str, progress: Progress) -> None:
     """Wait until the syncer notices; otherwise it would act on what it remembers. A stopped syncer remembers nothing."""
 
     async def look() -> Waits | None:
-        record = await _record(client, name)
-        return None if planeidentity.recorded(record).quarantine else Waits("its syncer has to check its plane")
+        noted = planeidentity.recorded(await _record(client, name))
+        return None if noted.quarantine or noted.breaker_open else Waits("its syncer has to check its plane")
 
     try:
         await patience.until(client, look, f"tenant {name}", seconds=_NOTICED_WITHIN, every=_LOOK_EVERY, progress=progress)
