@@ -30,6 +30,7 @@ from bulkhead.work.supervise import supervise
 from syncer import issuers, metrics
 from syncer.drains import Drains
 from syncer.events import Recorder
+from syncer.fullness import Fullness
 from syncer.gpumetrics import GpuMetrics
 from syncer.issuers import Issuers
 from syncer.kubelet.lastpages import LastPages
@@ -124,7 +125,10 @@ class Session:
         self.deletions = ObservedDeletions()
         self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock, self.deletions, self.identity.note)
         self.recorder = Recorder(self.caches, plane, self._clock, busy=lambda: not self.queue.idle)
-        self.heart = Heart(self._clock)
+        self.heart, self.fullness = (
+            Heart(self._clock),
+            Fullness(self.caches.virtual, plane, self._clock, self.identity.note_incomplete),
+        )
         self.probes = Probes(self.heart, self._unready)
         targets, turns = Targets(self.caches), Turns(self._clock)
         self.node_figures = NodeFigures(settings.work_namespace, self._clock, find=targets.mirrored)
@@ -307,6 +311,7 @@ class Session:
                 for kind, informer in side.items():
                     if side is self.caches.virtual or kind not in self.slices.reads:
                         self._inform(group, kind, informer)
+            group.create_task(supervise("fullness", self.fullness.run, clock=self._clock))
             await self._offered()
             await self.caches.synced()
             self.classes.on_offer = partial(self.patrol.again, OF_STORAGE)
@@ -357,7 +362,8 @@ class Session:
                     await self.identity.establish()
                     if self.identity.established:
                         await self.placed.load()
-                        self.breaker.resume(self.identity.record)
+                        for part in (self.breaker, self.fullness):
+                            part.resume(self.identity.record)
                         return
             except (KubeError, TimeoutError) as error:
                 if self._clock.monotonic() - logged > 10:

@@ -1,8 +1,9 @@
 """Which data a plane has: what the host remembers of it, and whether the plane that answers is still that one.
 
     syncer ──> ConfigMap plane-identity in the plane's namespace: UID of kube-system, highest revision, quarantine, acceptance,
-                   │                                              what the mass-delete breaker counted, whether it is open
-                   └──> controller: DataLost, `bulkhead tenant accept-data`
+                   │                                              what the mass-delete breaker counted, whether it is open,
+                   │                                              what of the plane is too large
+                   └──> controller: DataLost, SyncerReady; `bulkhead tenant accept-data`
 
 A plane whose volume was lost comes up empty with another UID; one that was restored from an older copy has an older revision.
 Then what the host holds was made for data that is gone. Pure.
@@ -25,6 +26,8 @@ ACCEPTED_KEY: Final = "acceptedAt"
 ABSENCES_KEY: Final = "absences"
 # Why the breaker is open; it stays so until an admin accepts the plane's data.
 BREAKER_KEY: Final = "breakerOpen"
+# What of the plane its syncer cannot know, and so does not mirror.
+INCOMPLETE_KEY: Final = "incomplete"
 # So long after it, what the plane does not have is deleted on the host without a limit.
 ACCEPTED_SECONDS: Final = 600.0
 # Beside it, from the first pod on that the host has placed (`syncer/write/placed.py`).
@@ -50,6 +53,7 @@ class Recorded:
     accepted: str = ""  # a timestamp
     absences: str = ""  # a timestamp and a number
     breaker_open: str = ""
+    incomplete: str = ""
 
 
 def recorded(config_map: Mapping[str, Any] | None) -> Recorded:
@@ -57,9 +61,9 @@ def recorded(config_map: Mapping[str, Any] | None) -> Recorded:
     data = mapping(mapping(config_map).get("data"))
     revision = text(data.get(REVISION_KEY))
     number = int(revision) if len(revision) < 20 and revision.isascii() and revision.isdigit() else 0
-    texts = (UID_KEY, QUARANTINE_KEY, ACCEPTED_KEY, ABSENCES_KEY, BREAKER_KEY)
-    uid, quarantine, accepted, absences, breaker_open = (text(data.get(key))[:_LONGEST] for key in texts)
-    return Recorded(uid, number, quarantine, accepted, absences, breaker_open)
+    keys = (UID_KEY, QUARANTINE_KEY, ACCEPTED_KEY, ABSENCES_KEY, BREAKER_KEY, INCOMPLETE_KEY)
+    uid, *texts = (text(data.get(key))[:_LONGEST] for key in keys)
+    return Recorded(uid, number, *texts)
 
 
 def seconds_accepted(record: Recorded, now: datetime) -> float:

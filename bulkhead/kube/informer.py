@@ -104,6 +104,8 @@ class Informer:
         self.store = Store(r, indexers or {}, max_bytes=max_bytes, rolling=rolling)
         self.resource_version = ""
         self.relists = 0
+        # Whether the last list was larger than what is kept: what is beyond is not known.
+        self.full = False
         self.last_error: KubeError | None = None
         # Called when a server that was away is heard again.
         self.on_back: Callable[[], None] = _nothing
@@ -134,6 +136,11 @@ class Informer:
     def has_synced(self) -> bool:
         """Whether the first list was read."""
         return self._synced.is_set()
+
+    @property
+    def max_bytes(self) -> int:
+        """How much of the server's objects is kept at most."""
+        return self._max_bytes
 
     def silence(self) -> float:
         """Seconds since the server last sent anything; infinite before the first time."""
@@ -227,6 +234,7 @@ class Informer:
         self.resource_version = version
         self._answered = asked
         self.relists += 1
+        self.full = False
         self.served = True
         self._synced.set()
 
@@ -359,6 +367,8 @@ class Informer:
 
     async def _pause(self, error: KubeError) -> None:
         self.last_error = error
+        # Without a version it was a list: a watch may meet one large object among many that went.
+        self.full = self.full or (isinstance(error, TooLarge) and not self.resource_version)
         self._failures += 1
         away = isinstance(error, Unavailable | Timeout | Throttled)
         self._away = self._away or away

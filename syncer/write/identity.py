@@ -31,6 +31,7 @@ from bulkhead.api.planeidentity import (
     ACCEPTED_KEY,
     ACCEPTED_SECONDS,
     BREAKER_KEY,
+    INCOMPLETE_KEY,
     NAME,
     PLACED_NAME,
     QUARANTINE_KEY,
@@ -158,6 +159,11 @@ class PlaneIdentity:
             revision = max(self._highest, self._recorded.revision)
             why = breaker_open or self._recorded.breaker_open
             await self._write(replace(self._recorded, revision=revision, absences=absences, breaker_open=why))
+
+    async def note_incomplete(self, why: str) -> None:
+        """Record what of the plane is not known, or that all is. Raises KubeError where the host does not take it."""
+        async with self._turn:
+            await self._host.patch(CONFIG_MAPS, NAME, {"data": {INCOMPLETE_KEY: why or None}}, self._namespace)
 
     async def _refresh(self) -> None:
         # Without a record, its writing has failed.

@@ -78,7 +78,7 @@ def reports(tenant: Obj, spec: PlaneSpec, found: Findings) -> tuple[Report, ...]
         audit.report(spec, found.losses),
         keys.report(there=found.pki, put_off=found.put_off, authority=found.certificate_authority),
         plane.report(tenant, spec, seen),
-        objects.followers(found.deployments, found.pods, found.pull_trouble, was=was),
+        objects.followers(found.deployments, found.pods, found.pull_trouble, was=was, incomplete=found.identity.incomplete),
         quota.report(spec, found.quotas),
         egress.report(spec),
         slurm.report(tenant, found.slurm, unseen=ConditionType.SLURM_READY in found.unseen),

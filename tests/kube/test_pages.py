@@ -1,6 +1,7 @@
 """Pages of a list become smaller where their objects are large: what a client cannot list it can never watch."""
 
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -88,3 +89,19 @@ async def test_a_list_may_be_as_large_as_the_copy_that_it_is_for() -> None:
         await listed(server, None)
     with pytest.raises(TooLarge):
         await Informer(client(server), PODS, max_bytes=16 << 20)._list()
+
+
+async def test_a_copy_that_a_list_does_not_fit_into_says_so_until_one_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(*[30_000] * 600)
+    informer = Informer(client(server), PODS, max_bytes=16 << 20)
+    monkeypatch.setattr(informer, "_wait", AsyncMock())
+    with pytest.raises(TooLarge) as refused:
+        await informer._list()
+    await informer._pause(refused.value)
+    assert informer.full
+    server.sizes = server.sizes[:100]
+    await informer._list()
+    assert not informer.full
+    # One large object among what a watch shows is no list that does not fit.
+    await informer._pause(refused.value)
+    assert not informer.full

@@ -113,6 +113,16 @@ async def test_what_is_counted_in_a_quarantine_does_not_undo_an_all_clear() -> N
     assert await identity.trusted()
 
 
+async def test_what_is_not_known_of_the_plane_is_on_record_and_no_write_of_another_kind_takes_it_away() -> None:
+    host = _Host()
+    breaker, identity, _ = await _process(host)
+    await identity.note_incomplete("Pods take too much")
+    await breaker.allow()
+    assert (await _process(host))[1].record.incomplete == "Pods take too much"
+    await identity.note_incomplete("")
+    assert "incomplete" not in host.data
+
+
 @pytest.mark.parametrize(
     ("noted", "counted"),
     [

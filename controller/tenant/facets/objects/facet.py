@@ -8,6 +8,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from bulkhead.api.conditions import ConditionType
+from bulkhead.api.planeidentity import Recorded
 from bulkhead.kube import resources as kinds
 from controller import metrics
 from controller.decide.plan import Plan, plan
@@ -65,7 +66,12 @@ class Followers(Facet):
         """Whether syncer and DNS run."""
         pods, pulls = tuple(seen.named(kinds.PODS).values()), seen.turn.of(PullTrouble)
         words = pulls.words if pulls is not None else ""
-        return followers(seen.named(kinds.DEPLOYMENTS), pods, words, was=seen.was_true(ConditionType.SYNCER_READY))
+        recorded = seen.turn.of(Recorded)
+        return followers(
+            seen.named(kinds.DEPLOYMENTS), pods, words,
+            was=seen.was_true(ConditionType.SYNCER_READY),
+            incomplete=recorded.incomplete if recorded is not None else "",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

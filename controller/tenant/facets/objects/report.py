@@ -14,9 +14,11 @@ from controller.verdict import Verdict, is_of, not_starting, pod_trouble
 _REFUSED_SECONDS: Final = 30.0
 
 
-def followers(deployments: Mapping[str, Obj], pods: Sequence[Obj], pull_trouble: str = "", *, was: bool) -> Report:
-    """The report on syncer and DNS; `was`: whether they were ready before."""
-    verdict = _syncer(deployments, pods, pull_trouble, was=was)
+def followers(
+    deployments: Mapping[str, Obj], pods: Sequence[Obj], pull_trouble: str = "", *, was: bool, incomplete: str = ""
+) -> Report:
+    """The report on syncer and DNS; `was`: whether they were ready before; `incomplete`: what the syncer cannot know."""
+    verdict = _syncer(deployments, pods, pull_trouble, was=was, incomplete=incomplete)
     return Report({ConditionType.SYNCER_READY: verdict}, needed=(ConditionType.SYNCER_READY,))
 
 
@@ -29,15 +31,17 @@ def refusals(spec: PlaneSpec, refused: Sequence[Refused]) -> Report:
     )
 
 
-def _syncer(deployments: Mapping[str, Obj], pods: Sequence[Obj], pull_trouble: str, *, was: bool) -> Verdict:
+def _syncer(deployments: Mapping[str, Obj], pods: Sequence[Obj], pull_trouble: str, *, was: bool, incomplete: str) -> Verdict:
     waiting = [name for name in (SYNCER, DNS) if not _available(deployments.get(name))]
     if not waiting:
-        return Verdict("True", Reason.READY, "the syncer and the tenant's DNS are ready")
+        but = f", but {incomplete}" if incomplete else ""
+        return Verdict("True", Reason.READY, f"the syncer and the tenant's DNS are ready{but}")
     for pod in pods:
         trouble = pod_trouble(pod) if any(is_of(pod, name) for name in waiting) else None
         if trouble is not None:
             return not_starting(*trouble, pull_trouble)
-    return Verdict("False", Reason.RESTARTING if was else Reason.WAITING_FOR_SYNCER, f"not ready: {', '.join(waiting)}")
+    why = f"; {incomplete}" if incomplete and SYNCER in waiting else ""
+    return Verdict("False", Reason.RESTARTING if was else Reason.WAITING_FOR_SYNCER, f"not ready: {', '.join(waiting)}{why}")
 
 
 def _available(deployment: Obj | None) -> bool:
