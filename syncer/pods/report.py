@@ -29,12 +29,10 @@ class PodReport:
 
     async def report(self, virtual: Obj, host: Obj) -> Obj | None:
         """Write the status; returns the virtual pod as it is then, None if it may differ from what was read."""
-        if podstatus.goes_back(host, virtual):
-            # An older copy would make it look as if the pod had never run, and then it might run twice.
-            live = Answer(await self._host.read(PODS, key_of(host))).host_pod_of(uid_of(virtual))
-            if live is None:
-                return None
-            host = live
+        current = await self._not_older(host, virtual)
+        if current is None:
+            return None
+        host = current
         desired = podstatus.status_to_virtual(host, virtual, self._caches.view())
         self._tell(virtual, host, desired)
         try:
@@ -43,15 +41,28 @@ class PodReport:
             # Something wrote in between, or our own binding did: once more on what is there now.
             fresh = await self._virtual.read(PODS, key_of(virtual))
             if fresh is not None and uid_of(fresh) == uid_of(virtual):
-                again = podstatus.status_to_virtual(host, fresh, self._caches.view())
-                if await self._virtual.status(PODS, fresh, again) is not None:
-                    self._way.arrived(fresh, host, again)
+                # It may have been this syncer's successor, which knows more of the host than this one before it stood still.
+                await self._once_more(fresh, host)
             return None
         if written is None:
             return virtual
         self._way.arrived(virtual, host, desired)
         # What a webhook of the tenant made of it is reconciled when its event comes.
         return written if podstatus.same(written.get("status"), desired) else None
+
+    async def _once_more(self, virtual: Obj, host: Obj) -> None:
+        current = await self._not_older(host, virtual)
+        if current is not None:
+            desired = podstatus.status_to_virtual(current, virtual, self._caches.view())
+            if await self._virtual.status(PODS, virtual, desired) is not None:
+                self._way.arrived(virtual, current, desired)
+
+    async def _not_older(self, host: Obj, virtual: Obj) -> Obj | None:
+        """The host pod, read from the host if this copy is from before what its virtual pod shows; None if it is not there."""
+        if not podstatus.goes_back(host, virtual):
+            return host
+        # An older copy would make it look as if the pod had never run, and then it might run twice.
+        return Answer(await self._host.read(PODS, key_of(host))).host_pod_of(uid_of(virtual))
 
     def _tell(self, virtual: Obj, host: Obj, desired: Obj) -> None:
         now, before = (condition_of(pod, "PodScheduled") for pod in ({"status": desired}, virtual))
