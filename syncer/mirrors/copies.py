@@ -9,6 +9,7 @@ Only memory: after a restart the first list shows what there is.
 from collections.abc import Mapping
 from typing import Final
 
+from bulkhead.api import labels as marks
 from bulkhead.kube.objects import Meta
 from bulkhead.work.remembered import Remembered
 from syncer.mirrors.follower import Follower
@@ -61,7 +62,7 @@ class Copies:
         """Delete the copy of a virtual object that is proven absent; returns the seconds after which to try again."""
         if held is None or held.deleting:
             return None
-        if not await self._breaker.may_delete(item.kind, item.key):
+        if not await self._breaker.may_delete(item.kind, held.annotation(marks.VIRTUAL_UID) or ""):
             return RETRY_SECONDS
         await self._followers[item.kind].before_delete(held)
         return await self.delete(item, held, "virtual object is gone")

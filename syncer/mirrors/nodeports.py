@@ -18,6 +18,7 @@ from syncer.quota.extent import Extent
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import nodeports
 from syncer.translate.kinds.service import address_of
+from syncer.translate.origin import virtual_uid
 from syncer.watch.informers import Caches
 from syncer.work import Stale
 from syncer.write import refusals
@@ -77,7 +78,7 @@ class NodePorts:
         found = await self._virtual.read(SERVICES, key)
         if found is not None and uid_of(found) == host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID):
             return 1.0
-        if not await self._breaker.may_delete("Service", key):
+        if not await self._breaker.may_delete("Service", virtual_uid(host)):
             return _ROOM_SECONDS
         return await self._end(host, "virtual object is gone")
 

@@ -194,14 +194,15 @@ class Pods:
             self._expectations.note_host(key, uid_of(virtual))
 
     def _memory(self, key: Key, virtual: Obj | None, host: Obj | None) -> Memory:
+        expected = self._expectations.expected(key)
         return Memory(
-            expected=self._expectations.expected(key),
+            expected=expected,
             superseded=host is not None and self._expectations.is_superseded(key, host),
             may_be_there=virtual is not None and self._expectations.may_be_there(key, uid_of(virtual)),
             recreated=self._expectations.is_recreated(key),
             had_host=virtual is not None and self._expectations.had_host(key, uid_of(virtual)),
             placed=virtual is not None and uid_of(virtual) in self._placed,
-            deletion_observed=self._deletions.observed("Pod", key),
+            deletion_observed=self._deletions.observed("Pod", virtual_uid(host) if host is not None else expected),
             namespace_ending=self._caches.namespace_ending(key.namespace),
             behind=virtual is not None and self._virtual.behind(virtual),
             max_grace=self._caches.view().max_grace_seconds,
@@ -252,15 +253,15 @@ class Pods:
                 await self._report.report(virtual, host)
                 return again
             case _:
-                return await self._delete(key, step)
+                return await self._delete(step)
         return None
 
-    async def _delete(self, key: Key, step: Deletion) -> float | None:
+    async def _delete(self, step: Deletion) -> float | None:
         match step:
             case EndHost():
                 return await self._end(step)
             case DeleteOrphan(host, _, grace, again):
-                allowed = await self._breaker.may_delete("Pod", key)
+                allowed = await self._breaker.may_delete("Pod", virtual_uid(host))
                 return await self._delete_host(host, grace, again, "virtual pod is gone") if allowed else _RETRY_KEPT
             case DeletePredecessor(host, _, grace, again):
                 return await self._delete_host(host, grace, again, "virtual pod was replaced")

@@ -20,7 +20,6 @@ from typing import Final
 
 from bulkhead.api.conditions import timestamp
 from bulkhead.api.planeidentity import Recorded, absences_counted
-from bulkhead.kube.objects import Key
 from bulkhead.work.clock import Clock
 from syncer import metrics
 from syncer.watch.deletions import ObservedDeletions
@@ -56,13 +55,13 @@ class MassDeleteBreaker:
             self._noted = True
             self._open(record.breaker_open)
 
-    async def may_delete(self, kind: str, key: Key) -> bool:
-        """Whether the host object of a virtual object that is gone may be deleted now; the caller has proven the absence.
+    async def may_delete(self, kind: str, uid: str) -> bool:
+        """Whether the host object of the virtual object with this UID may be deleted now; the caller has proven the absence.
 
         Raises KubeError where the host cannot take the note: then nothing may be deleted.
         """
-        # An observed deletion stays observed until an object of this name comes again: a retried delete is not a new absence.
-        return self._deletions.observed(kind, key) or await self.allow()
+        # An observed deletion stays observed: a retried delete is not a new absence.
+        return self._deletions.observed(kind, uid) or await self.allow()
 
     async def allow(self) -> bool:
         """Whether one more object may be deleted because it is absent; counts it if so."""

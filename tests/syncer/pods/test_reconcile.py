@@ -122,7 +122,8 @@ class Bed:
             placed=self.placed,
         )  # fmt: skip
 
-    async def _may_delete(self, _kind: str, _key: Key) -> bool:
+    async def _may_delete(self, _kind: str, uid: str) -> bool:
+        assert uid == "v1"
         return self.breaker_closed
 
     def _reads(self, side: str) -> Any:
