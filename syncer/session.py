@@ -362,8 +362,8 @@ class Session:
                     await self.identity.establish()
                     if self.identity.established:
                         await self.placed.load()
-                        for part in (self.breaker, self.fullness):
-                            part.resume(self.identity.record)
+                        self.breaker.resume(self.identity.record)
+                        self.fullness.resume(self.identity.record)
                         return
             except (KubeError, TimeoutError) as error:
                 if self._clock.monotonic() - logged > 10:

@@ -2,7 +2,7 @@
 
     syncer ──> ConfigMap plane-identity in the plane's namespace: UID of kube-system, highest revision, quarantine, acceptance,
                    │                                              what the mass-delete breaker counted, whether it is open,
-                   │                                              what of the plane is too large
+                   │                                              which kind is too large
                    └──> controller: DataLost, SyncerReady; `bulkhead tenant accept-data`
 
 A plane whose volume was lost comes up empty with another UID; one that was restored from an older copy has an older revision.
@@ -26,7 +26,7 @@ ACCEPTED_KEY: Final = "acceptedAt"
 ABSENCES_KEY: Final = "absences"
 # Why the breaker is open; it stays so until an admin accepts the plane's data.
 BREAKER_KEY: Final = "breakerOpen"
-# What of the plane its syncer cannot know, and so does not mirror.
+# Which of the plane's objects its syncer cannot know, and so does not mirror.
 INCOMPLETE_KEY: Final = "incomplete"
 # So long after it, what the plane does not have is deleted on the host without a limit.
 ACCEPTED_SECONDS: Final = 600.0

@@ -161,7 +161,7 @@ class PlaneIdentity:
             await self._write(replace(self._recorded, revision=revision, absences=absences, breaker_open=why))
 
     async def note_incomplete(self, why: str) -> None:
-        """Record what of the plane is not known, or that all is. Raises KubeError where the host does not take it."""
+        """Record which objects of the plane are unknown, if any. Raises KubeError where the host does not take it."""
         async with self._turn:
             await self._host.patch(CONFIG_MAPS, NAME, {"data": {INCOMPLETE_KEY: why or None}}, self._namespace)
 

@@ -91,7 +91,7 @@ async def test_the_mass_delete_breaker_stops(host_client: Client, plane_client: 
         await bed.stop()
         session = await bed.start()
         await until(open_breaker, "breaker open in the next process")
-        left = [each for each in await bed.host_pods() if "deletionTimestamp" not in each["metadata"]]
+        left = [pod for pod in await bed.host_pods() if "deletionTimestamp" not in pod["metadata"]]
         assert len(left) == 5
 
 

@@ -102,6 +102,6 @@ async def test_a_copy_that_a_list_does_not_fit_into_says_so_until_one_fits(monke
     server.sizes = server.sizes[:100]
     await informer._list()
     assert not informer.full
-    # One large object among what a watch shows is no list that does not fit.
+    # One large object among those that a watch shows does not say that the list is too large.
     await informer._pause(refused.value)
     assert not informer.full

@@ -53,7 +53,7 @@ async def test_a_breaker_that_opened_is_open_in_the_next_process_until_the_recor
     assert await _allowed((await _process(host))[0], LIMIT + 1) == [True] * LIMIT + [False]
     breaker, identity, clock = await _process(host, 3600)
     assert (breaker.open, await _allowed(breaker, 1)) == (True, [False])
-    # Neither the next revision nor a check of the plane ends that, and it is no quarantine: what was seen to go may go.
+    # Neither the next revision nor a check of the plane ends that, and it is not a quarantine: what was seen to go may go.
     cast("Any", identity._virtual).revision = 120
     identity.saw("120")
     await identity._refresh()
