@@ -68,6 +68,7 @@ from syncer.translate.kinds import drain, gang, nodeports
 from syncer.translate.registry import KINDS
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches, Subscriber
+from syncer.watch.lastpods import LastPods
 from syncer.watch.reconnect import Reconnect
 from syncer.work import Item
 from syncer.worker import Reconciler, Worker, by_key
@@ -122,7 +123,7 @@ class Session:
         self.caches = Caches(settings, plane, host, self.queue)
         self.references, self.extent = ReferenceIndex(), Extent(Limits.of(settings), self._clock)
         self.identity = PlaneIdentity(plane, host, settings.plane_namespace, self._clock)
-        self.deletions = ObservedDeletions()
+        self.deletions, self.last_pods = ObservedDeletions(), LastPods()
         self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock, self.deletions, self.identity.note)
         self.recorder = Recorder(self.caches, plane, self._clock, busy=lambda: not self.queue.idle)
         self.heart, self.fullness = (
@@ -215,6 +216,7 @@ class Session:
             host_queue=self.host_queue,
             recorder=self.recorder,
             deletions=self.deletions,
+            last=self.last_pods,
             breaker=self.breaker,
             placed=self.placed,
             way=way,
@@ -240,6 +242,7 @@ class Session:
             lambda change: self.extent.service_seen(change, self.caches.host["Service"].store.get(change.key)),
         )
         parts: tuple[Subscriber, ...] = (
+            self.last_pods,
             self.host_queue,
             self.starved,
             self.shares,

@@ -24,7 +24,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NoReturn, TypeAlias
 
 import msgspec
@@ -62,12 +62,16 @@ _LISTED = 4  # times as large as what is kept of it a list may be: with `managed
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened to one object. `relist`: inferred from a relist, not observed in an event."""
+    """What happened to one object. `relist`: inferred from a relist, not observed in an event.
+
+    `last` is a deleted object, encoded: as the event has it, or as it was held. A window into an answer, so copy what is kept.
+    """
 
     kind: Literal["added", "modified", "deleted"]
     key: Key
     meta: Meta
     relist: bool = False
+    last: bytes | msgspec.Raw = field(default=b"", compare=False, repr=False)
 
 
 # What is stored of an object: its metadata and body, from the encoded object and its metadata where those are decoded already.
@@ -294,7 +298,7 @@ class Informer:
             # Events come in order. Taken, an older one would bring back an object of the same name that was replaced since.
             raise _WentBackError(f"watch of {self.resource}: event of version {event.meta.resource_version} after a later one")
         if event.type == "DELETED":
-            self._drop(event.key, relist=False, final=event.meta)
+            self._drop(event.key, relist=False, final=event)
         elif event.type != "BOOKMARK":
             meta, body = self._shrink(event.raw, event.meta)
             if not self._outdated(meta):
@@ -321,15 +325,15 @@ class Informer:
         self.store.put(Entry(meta, body))
         self._tell(Change("added" if held is None else "modified", meta.key, meta, relist))
 
-    def _drop(self, key: Key, *, relist: bool, final: Meta | None = None) -> None:
-        held = self.store.meta(key)
+    def _drop(self, key: Key, *, relist: bool, final: WatchEvent | None = None) -> None:
+        held, body = self.store.meta(key), self.store.body(key)
         if held is None:
             return
-        if final is not None and final.uid != held.uid:
+        if final is not None and final.meta.uid != held.uid:
             # The end of an object that was replaced by another of its name: ours lives on.
             return
         self.store.drop(key)
-        self._tell(Change("deleted", key, final or held, relist))
+        self._tell(Change("deleted", key, final.meta if final else held, relist, final.raw if final else body or b""))
 
     def _tell(self, change: Change) -> None:
         if self._on_change is None:

@@ -70,10 +70,10 @@ from syncer.quota.extent import Extent
 from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
 from syncer.tracing import UNTRACED, Untraced
-from syncer.translate.kinds import podstatus
 from syncer.translate.origin import virtual_uid
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches
+from syncer.watch.lastpods import LastPods
 from syncer.work import UNPLACED, Again, Item, Stale
 from syncer.write.host import HostWriter
 from syncer.write.massdelete import MassDeleteBreaker
@@ -112,6 +112,7 @@ class Pods:
         host_queue: HostQueue,
         recorder: Recorder,
         deletions: ObservedDeletions,
+        last: LastPods,
         breaker: MassDeleteBreaker,
         placed: PlacedPods,
         way: Untraced = UNTRACED,
@@ -126,6 +127,7 @@ class Pods:
         self._host_queue = host_queue
         self._groups = groups
         self._deletions = deletions
+        self._last = last
         self._breaker = breaker
         self._placed = placed
         self._way = way
@@ -266,9 +268,9 @@ class Pods:
             case DeletePredecessor(host, _, grace, again):
                 return await self._delete_host(host, grace, again, "virtual pod was replaced")
             case DeleteVirtual(virtual, _, lost, why):
-                if lost:
-                    await self._virtual.status(PODS, virtual, podstatus.lost(virtual))
-                elif not is_pending_deletion(virtual):
+                last = self._last.of(self._caches.host_key("Pod", key), uid_of(virtual))
+                told = await self._report.report_gone(virtual, last, awaited=lost)
+                if not told and not is_pending_deletion(virtual):
                     self._recorder.warn(virtual, "Lost", _LOST, last=True)
                 await self._virtual.delete_pod(virtual, grace=0, why=why)
             case EvictVirtual(virtual, host, grace):
@@ -284,6 +286,7 @@ class Pods:
 
     def _forget(self, key: Key) -> None:
         self._unchanged.forget(self._expectations.forget(key))
+        self._last.forget(self._caches.host_key("Pod", key))
         self._release(self._references.forget(Item("Pod", key)))
         self._tokens.forget(key)
 

@@ -5,6 +5,7 @@ What the ledger says of the pod is an event too: why it waits, once for each new
 
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.objects import Obj
+from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.kube.errors import Conflict
 from bulkhead.kube.objects import key_of, uid_of
 from bulkhead.kube.resources import PODS
@@ -64,6 +65,19 @@ class PodReport:
         # An older copy would make it look as if the pod had never run, and then it might run twice.
         return Answer(await self._host.read(PODS, key_of(host))).host_pod_of(uid_of(virtual))
 
+    async def report_gone(self, virtual: Obj, last: Obj | None, *, awaited: bool) -> bool:
+        """Report a host pod that is gone as it was last; returns whether that says how it ended, or why.
+
+        `awaited`: the owner of a finalizer waits for the end, so that it is reported as failed where the result is not known.
+        """
+        why = None
+        if last is not None:
+            virtual = await self.report(virtual, last) or virtual
+            why = ledgernews.taken_back(last, virtual, self._caches.view())
+        if awaited and not has_ended(virtual):
+            await self._virtual.status(PODS, virtual, podstatus.lost(virtual, why))
+        return why is not None or (last is not None and has_ended(last))
+
     def _tell(self, virtual: Obj, host: Obj, desired: Obj) -> None:
         now, before = (condition_of(pod, "PodScheduled") for pod in ({"status": desired}, virtual))
         text, shown = ((str(condition.get("reason")), str(condition.get("message"))) for condition in (now, before))
@@ -71,4 +85,5 @@ class PodReport:
             self._recorder.warn(virtual, *text)
         announced = ledgernews.announced(host, virtual, self._caches.view())
         if announced is not None:
-            self._recorder.warn(virtual, *announced)
+            # Once it ends, the pod may be gone before the event has its turn.
+            self._recorder.warn(virtual, *announced, last=is_pending_deletion(host))

@@ -11,7 +11,7 @@ import pytest
 from bulkhead.api.objects import Obj
 from bulkhead.kube import informer as module
 from bulkhead.kube.client import Client
-from bulkhead.kube.codec import Page, compact
+from bulkhead.kube.codec import Page, compact, decode_obj
 from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, uid_of
@@ -51,6 +51,7 @@ async def test_the_store_follows_the_server(host_client: Client, namespace: str,
         await host_client.delete(CONFIG_MAPS, "b", namespace)
         await eventually(lambda: len(changes) == 4)
     assert summary(changes[1:]) == [("added", "b", False), ("modified", "a", False), ("deleted", "b", False)]
+    assert decode_obj(changes[-1].last)["data"] == {"x": "1"}, "the object as it was last, of which the store has nothing"
     stored = informer.store.get(Key(namespace, "a"))
     assert stored is not None
     assert (stored["kind"], stored["data"], uid_of(stored)) == ("ConfigMap", {"x": "2"}, uid_of(made))

@@ -37,17 +37,23 @@ def verdict(host: Mapping[str, Any]) -> tuple[str, str] | None:
 def conditions(host: Obj, given: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The conditions of a host pod, with the ledger's verdict in them."""
     told = [_told(host, condition) for condition in given]
-    taken_back = ledger.read_reclaim(_annotations(host)) if is_pending_deletion(host) else None
-    if taken_back is None:
+    why = _taken_back(host)
+    if why is None:
         return told
     since = mapping(host.get("metadata")).get("deletionTimestamp")
     others = [condition for condition in told if condition.get("type") != _DISRUPTED]
     since = next((condition.get("lastTransitionTime") for condition in told if condition.get("type") == _DISRUPTED), since)
-    reason, message = _reason(taken_back.cause, "Reclaimed"), taken_back.message[:_LONGEST]
+    reason, message = why
     return [
         *others,
         {"type": _DISRUPTED, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since},
     ]
+
+
+def taken_back(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | None:
+    """Reason and message of the reclaim by which a host pod ends; None if it ends by no reclaim."""
+    why = _taken_back(host)
+    return None if why is None else (why[0], sanitise.for_tenant(why[1], virtual, view))
 
 
 def announced(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | None:
@@ -66,6 +72,11 @@ def _noticed(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | Non
     if noted is None or noted[0] != ledger.OVER_QUOTA:
         return None
     return noted[0], sanitise.for_tenant(noted[1][:_LONGEST], virtual, view)
+
+
+def _taken_back(host: Obj) -> tuple[str, str] | None:
+    found = ledger.read_reclaim(_annotations(host)) if is_pending_deletion(host) else None
+    return None if found is None else (_reason(found.cause, "Reclaimed"), found.message[:_LONGEST])
 
 
 def _told(host: Obj, condition: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -89,11 +89,11 @@ def blocked(virtual: Obj, reason: Reason, message: str, now: str) -> Obj:
     return found
 
 
-def lost(virtual: Obj) -> Obj:
-    """The status of a pod whose host pod went before its result was seen."""
+def lost(virtual: Obj, why: tuple[str, str] | None = None) -> Obj:
+    """The status of a pod whose host pod went before its result was seen; `why`: reason and message, where they are known."""
     found = copy.deepcopy(dict(mapping(virtual.get("status"))))
-    found |= {"phase": "Failed", "reason": "Lost", "message": "the pod was gone before its result was seen"}
-    return found
+    reason, message = why or ("Lost", "the pod was gone before its result was seen")
+    return found | {"phase": "Failed", "reason": reason, "message": message}
 
 
 def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:

@@ -15,6 +15,7 @@ from syncer.pods.reconcile import Pods
 from syncer.quota.extent import Extent, Limits
 from syncer.translate.kinds import gate
 from syncer.translate.podspec import placement
+from syncer.watch.lastpods import LastPods
 from syncer.work import UNPLACED, Again, Item, Stale
 from tests.kit import translationsamples as samples
 from tests.kit.fakeclock import FakeClock
@@ -76,6 +77,7 @@ class Bed:
         self.warned: list[tuple[str, str, bool]] = []
         # How many of the next statuses meet a pod that something wrote meanwhile.
         self.conflicts = 0
+        self.last = LastPods()
         view = samples.VIEW
         empty: Any = SimpleNamespace(store=SimpleNamespace(meta=lambda _key: None))
         caches: Any = SimpleNamespace(
@@ -118,8 +120,8 @@ class Bed:
         self.extent = Extent(Limits(1 << 30, 1 << 30), FakeClock())
         self.pods = Pods(
             caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=groups,
-            classes=other, claims=quiet, extent=self.extent, host_queue=best, recorder=quiet, deletions=other, breaker=other,
-            placed=self.placed,
+            classes=other, claims=quiet, extent=self.extent, host_queue=best, recorder=quiet, deletions=other, last=self.last,
+            breaker=other, placed=self.placed,
         )  # fmt: skip
 
     async def _may_delete(self, _kind: str, uid: str) -> bool:
@@ -143,11 +145,12 @@ class Bed:
 
         return do
 
-    async def _status(self, _r: Any, _virtual: Obj, desired: Obj) -> None:
+    async def _status(self, _r: Any, _virtual: Obj, desired: Obj) -> Obj | None:
         self.done.append(("status", desired.get("phase")))
         if self.conflicts:
             self.conflicts -= 1
             raise Conflict(409, "Conflict", "the object has been modified")
+        return None
 
     async def _create(self, _r: Any, desired: Obj, _view: Any) -> Obj:
         self.done.append(("create",))

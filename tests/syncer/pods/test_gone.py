@@ -1,0 +1,117 @@
+"""What a tenant reads of a pod whose host pod was gone before a reconcile saw how, or why, it ended."""
+
+import json
+from typing import Any
+
+import pytest
+
+from bulkhead.api import ledger
+from bulkhead.api.conditions import condition_of
+from bulkhead.api.ledger import Reclaimed
+from bulkhead.api.objects import Obj
+from bulkhead.kube.codec import compact
+from bulkhead.kube.informer import Change
+from bulkhead.kube.watch import MOST_LINE_BYTES
+from syncer.watch.lastpods import LastPods
+from tests.syncer.pods.test_reconcile import HOST_KEY, KEY, Bed, mirror, virtual
+
+RECLAIM = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1767225600.0, "ReclaimedBorrowed", "Another needs its quota."))}
+JOBS = {"finalizers": ["batch.kubernetes.io/job-tracking"]}
+RUNNING: dict[str, Any] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+ENDED: dict[str, Any] = RUNNING | {"phase": "Failed"}
+
+
+class Plane(Bed):
+    """A bed that keeps the statuses that are written into the plane."""
+
+    async def _status(self, _r: Any, virtual: Obj, desired: Obj) -> Obj:
+        self.done.append(("status", desired))
+        return virtual | {"status": desired}
+
+    @property
+    def shown(self) -> Obj:
+        """The status that was written last."""
+        return next((desired for what, desired in reversed(self.done) if what == "status"), {})
+
+
+@pytest.fixture
+def bed() -> Plane:
+    bed = Plane()
+    bed.placed.add("v1")
+    return bed
+
+
+def owned(*, deleting: int | None = None) -> Obj:
+    """A running virtual pod of a Job."""
+    pod = virtual(node="gpu-a", deleting=deleting, **RUNNING)
+    return pod | {"metadata": pod["metadata"] | JOBS}
+
+
+def gone(host: Obj, noted: dict[str, str] | None = None) -> Change:
+    """The event by which the host reports the end of this pod."""
+    meta = host["metadata"]
+    raw = json.dumps(host | {"metadata": meta | {"annotations": meta["annotations"] | (noted or {})}}).encode()
+    return Change("deleted", HOST_KEY, compact(raw)[0], last=raw)
+
+
+async def test_a_pod_that_a_reclaim_ended_unseen_says_so_to_the_owner_that_waits_for_its_end(bed: Plane) -> None:
+    bed.last.changed(gone(mirror(node="gpu-a", deleting=True, **RUNNING), RECLAIM))
+    bed.cached["virtual"] = owned(deleting=0)
+    await bed.reconcile()
+    assert bed.shown["phase"] == "Failed"
+    assert (bed.shown["reason"], bed.shown["message"]) == ("ReclaimedBorrowed", "Another needs its quota.")
+    assert condition_of({"status": bed.shown}, "DisruptionTarget")["reason"] == "ReclaimedBorrowed"
+    assert bed.done[-1] == ("delete virtual", ("v1", 0))
+
+
+async def test_a_pod_that_a_reclaim_ended_unseen_goes_with_the_event_of_its_reclaim(bed: Plane) -> None:
+    bed.last.changed(gone(mirror(node="gpu-a", deleting=True, **RUNNING), RECLAIM))
+    bed.cached["virtual"] = virtual(node="gpu-a", **RUNNING)
+    await bed.reconcile()
+    assert condition_of({"status": bed.shown}, "DisruptionTarget")["message"] == "Another needs its quota."
+    assert [(reason, last) for reason, _, last in bed.warned] == [("ReclaimedBorrowed", True)], "and not Lost"
+    assert bed.done[-1] == ("delete virtual", ("v1", 0))
+
+
+@pytest.mark.parametrize("deleting", [None, 0])
+async def test_a_result_that_came_with_the_end_is_reported(bed: Plane, deleting: int | None) -> None:
+    bed.last.changed(gone(mirror(node="gpu-a", deleting=True, **ENDED)))
+    bed.cached["virtual"] = owned(deleting=deleting)
+    await bed.reconcile()
+    assert bed.shown["phase"] == "Failed"
+    assert "reason" not in bed.shown, "the host's own word, and not Lost"
+    assert bed.warned == []
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        gone(mirror(node="gpu-a", **RUNNING), RECLAIM),  # removed by another hand before the reclaim ended it
+        gone(mirror(node="gpu-a", deleting=True, **RUNNING)),
+        gone(mirror("v0", node="gpu-a", deleting=True, **RUNNING), RECLAIM),  # of an earlier virtual pod
+        gone(mirror(deleting=True), RECLAIM),  # of an earlier host pod, which never had a node
+    ],
+)
+async def test_a_pod_whose_last_copy_says_nothing_of_its_end_is_lost(bed: Plane, last: Change) -> None:
+    bed.last.changed(last)
+    bed.cached["virtual"] = owned(deleting=0)
+    await bed.reconcile()
+    assert bed.shown["reason"] == "Lost"
+
+
+async def test_the_last_copy_goes_with_both_pods_and_with_the_next_of_its_name(bed: Plane) -> None:
+    last = gone(mirror(node="gpu-a"))
+    bed.last.changed(last)
+    assert bed.last.of(HOST_KEY, "v1") is not None
+    await bed.reconcile()
+    assert bed.last.of(HOST_KEY, "v1") is None, f"both pods of {KEY} are gone"
+    pods = LastPods()
+    pods.changed(last)
+    pods.changed(Change("added", HOST_KEY, last.meta))
+    assert pods.of(HOST_KEY, "v1") is None
+
+
+def test_a_pod_as_large_as_a_watch_may_send_is_kept() -> None:
+    pods = LastPods()
+    pods.changed(gone(mirror(node="gpu-a", message="x" * MOST_LINE_BYTES)))
+    assert pods.of(HOST_KEY, "v1") is not None
