@@ -126,7 +126,7 @@ class Ledger:
 
     async def _watch(self, need: Need) -> None:
         """Take turns for as long as any tenant needs them."""
-        observed = Observed(self._client, self._clock, self._news.set, self._board, need.cohorts)
+        observed = Observed(self._client, self._clock, self._news.set, self._board, need)
         turns = Turns(
             self._client,
             self._leads,

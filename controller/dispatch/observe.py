@@ -6,20 +6,22 @@ On a host without any of these, the leader watches three small kinds and no pods
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from bulkhead.api import labels, ledger, names
 from bulkhead.api.objects import Obj
+from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.api.untrusted import mapping, mappings
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
-from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Meta, Resource
 from bulkhead.ledger import read
-from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
+from bulkhead.ledger.model import GATED, Node, Pod, Rules, Snapshot
 from bulkhead.ledger.slices import Mapped, Slice, mapped_of, offered, slice_of
 from bulkhead.work.clock import Clock
 from controller.dispatch.avoid import Avoided
@@ -46,14 +48,23 @@ class _Pod(msgspec.Struct, gc=False):
 _pod: Final = msgspec.json.Decoder(_Pod)
 
 
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """A Tenant that matters to the ledger."""
+
+    in_cohort: bool
+    ending: bool
+
+
 class Need:
-    """Whether any tenant needs the ledger."""
+    """Whether any tenant needs the ledger, and which tenants are being deleted."""
 
     def __init__(self, client: Client, changed: Callable[[], None]) -> None:
         self._client = client
         self._tell, self._told = changed, False
-        self._tenants = Informer(client, kinds.TENANTS, shrink=_only(_in_cohort), on_change=self._heard)
-        self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=self._heard)
+        self._declared: Kept[_Declared] = Kept(_declared, self._heard)
+        self._tenants = Informer(client, kinds.TENANTS, shrink=self._declared.shrink, on_change=self._declared.heard)
+        self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=lambda _: self._heard())
         # A Cohort without tenants needs no ledger, but its status must say that it has none.
         self.cohorts: Kept[Cohort] = Kept(cohort_of, changed, without_status)
         self._cohorts = _kept(client, kinds.COHORTS, self.cohorts, 16, optional=True)
@@ -65,9 +76,13 @@ class Need:
 
     def is_declared(self) -> bool:
         """Whether a Tenant or a class needs the ledger."""
-        return bool(len(self._tenants.store) or len(self._classes.store))
+        return bool(len(self._classes.store)) or any(declared.in_cohort for declared in self._declared.all())
 
-    def _heard(self, _: Change) -> None:
+    def ending(self) -> frozenset[str]:
+        """The tenants whose Tenant is pending deletion."""
+        return frozenset(name for name, declared in self._declared.by_name().items() if declared.ending)
+
+    def _heard(self) -> None:
         """Report only when the first object that needs the ledger appears, or the last one goes: others change all the time."""
         before, self._told = self._told, self.is_declared()
         if self._told != before:
@@ -93,12 +108,12 @@ class Need:
 class Observed:
     """The parts of the host on which decisions depend."""
 
-    def __init__(self, client: Client, clock: Clock, changed: Callable[[], None], board: Board, cohorts: Kept[Cohort]) -> None:
+    def __init__(self, client: Client, clock: Clock, changed: Callable[[], None], board: Board, need: Need) -> None:
         self.pods = Pods(clock.monotonic, changed)
         self.workers = Workers(board, self.pods, clock)
         self._nodes: Kept[Node] = Kept(read.node_of, changed)
         self._quotas: Kept[Quota] = Kept(quota_of, changed, without_standing)
-        self._cohorts = cohorts
+        self._cohorts, self._ending = need.cohorts, need.ending
         self._claims: Kept[Obj] = Kept(read.bare_claim, changed)
         self._classes: Kept[Mapped] = Kept(mapped_of, changed)
         self._slices: Kept[Slice] = Kept(slice_of, changed)
@@ -141,7 +156,7 @@ class Observed:
         return Snapshot(
             tenants=tenants,
             nodes=tuple(self.nodes().values()),
-            pods=self.workers.valued(self.pods.all()),
+            pods=self.workers.valued(without_ending(self.pods.all(), self._ending())),
             rules=self.rules(),
             avoid=avoided.at(now),
             claims=tuple(claim for claim in claims if claim is not None),
@@ -152,6 +167,14 @@ class Observed:
     def _pod(self, uid: str) -> Pod | None:
         seen = self.pods.get(uid)
         return None if seen is None else seen.pod
+
+
+def without_ending(pods: tuple[Pod, ...], tenants: frozenset[str]) -> tuple[Pod, ...]:
+    """The pods without those that wait at the gate for a tenant that is being deleted: its teardown removes them.
+
+    Until its syncer has stopped, they would be admitted, take what others wait for, and have their whole grace period to end.
+    """
+    return tuple(pod for pod in pods if pod.tenant not in tenants or pod.stage not in GATED) if tenants else pods
 
 
 def _kept(client: Client, r: Resource, kept: Kept[Any], mebibytes: int, **more: Any) -> Informer:
@@ -170,8 +193,11 @@ def _only(matters: Callable[[Obj], bool]) -> Callable[[bytes | msgspec.Raw, Meta
     return shrink
 
 
-def _in_cohort(tenant: Obj) -> bool:
-    return bool(mapping(mapping(tenant.get("spec")).get("quota")).get("cohort"))
+def _declared(tenant: Obj) -> _Declared | None:
+    """A Tenant in a cohort or pending deletion; None for any other, of which there may be many."""
+    in_cohort = bool(mapping(mapping(tenant.get("spec")).get("quota")).get("cohort"))
+    found = _Declared(in_cohort, is_pending_deletion(tenant))
+    return found if found.in_cohort or found.ending else None
 
 
 def _with_gangs(tenant_class: Obj) -> bool:
