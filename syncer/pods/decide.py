@@ -70,6 +70,8 @@ class Memory:
     had_host: bool = False
     # The host placed a host pod of this virtual pod at some time: the host's own record of it.
     placed: bool = False
+    # Its host pod is gone, and had a node when the host reported its end, whether or not that was seen before.
+    went_placed: bool = False
     # A watch event reported the deletion of the virtual pod; a list alone did not.
     deletion_observed: bool = False
     namespace_ending: bool = False
@@ -180,6 +182,8 @@ def _ending(virtual: Obj, host: Obj | None, memory: Memory, reads: Reads) -> Pod
 
 
 def _missing(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
+    if memory.went_placed and not memory.placed:
+        return NotePlaced(virtual)
     if not memory.had_host:
         return _without_host(virtual, memory, reads)
     # Its host pod went. The cache may be from before it was placed, so the plane itself is asked whether it was.

@@ -8,7 +8,7 @@
     virtual pending deletion      -> host deleted with the same grace; virtual deleted when the host pod is gone
     virtual started, host gone    -> virtual deleted: a pod never runs twice
     virtual new, host missing     -> group and references first, then the host pod; the virtual pod's status shows a refusal
-    host pod placed               -> noted on the host, before anything else
+    host pod placed               -> noted on the host, before anything else; also one that was gone before it was seen
     both there, node chosen       -> virtual bound
     bound by the tenant meanwhile -> host pod that has no node yet deleted, to be recreated for that one
     both there                    -> its tokens queued; status reported, changes patched
@@ -205,10 +205,14 @@ class Pods:
             had_host=virtual is not None and self._expectations.had_host(key, uid_of(virtual)),
             placed=virtual is not None and uid_of(virtual) in self._placed,
             deletion_observed=self._deletions.observed("Pod", virtual_uid(host) if host is not None else expected),
+            went_placed=virtual is not None and host is None and self._last_of(key, virtual) is not None,
             namespace_ending=self._caches.namespace_ending(key.namespace),
             behind=virtual is not None and self._virtual.behind(virtual),
             max_grace=self._caches.view().max_grace_seconds,
         )
+
+    def _last_of(self, key: Key, virtual: Obj) -> Obj | None:
+        return self._last.of(self._caches.host_key("Pod", key), uid_of(virtual))
 
     # -- decide
 
@@ -268,8 +272,7 @@ class Pods:
             case DeletePredecessor(host, _, grace, again):
                 return await self._delete_host(host, grace, again, "virtual pod was replaced")
             case DeleteVirtual(virtual, _, lost, why):
-                last = self._last.of(self._caches.host_key("Pod", key), uid_of(virtual))
-                told = await self._report.report_gone(virtual, last, awaited=lost)
+                told = await self._report.report_gone(virtual, self._last_of(key, virtual), awaited=lost)
                 if not told and not is_pending_deletion(virtual):
                     self._recorder.warn(virtual, "Lost", _LOST, last=True)
                 await self._virtual.delete_pod(virtual, grace=0, why=why)

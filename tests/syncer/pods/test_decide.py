@@ -142,6 +142,7 @@ MEMORY = st.builds(
     recreated=st.booleans(),
     had_host=st.booleans(),
     placed=st.booleans(),
+    went_placed=st.booleans(),
     deletion_observed=st.booleans(),
     namespace_ending=st.booleans(),
     behind=st.booleans(),
@@ -203,6 +204,7 @@ def test_none_is_created_while_one_may_be_there_nor_after_it_was_placed(
     assert not has_started(action.virtual, memory)
     assert not has_ended(action.virtual)
     assert not memory.namespace_ending
+    assert not memory.went_placed
     assert not may_have_predecessor(virtual, host, memory, reads)
     # Of one that had a host pod before the plane itself says that it was not placed.
     assert not memory.had_host or (reads.virtual is not None and action.virtual is reads.virtual.pod)

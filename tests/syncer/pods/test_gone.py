@@ -99,6 +99,19 @@ async def test_a_pod_whose_last_copy_says_nothing_of_its_end_is_lost(bed: Plane,
     assert bed.shown["reason"] == "Lost"
 
 
+async def test_a_pod_that_was_placed_and_gone_before_either_was_seen_does_not_run_again(bed: Plane) -> None:
+    bed.placed.clear()
+    bed.cached |= {"virtual": virtual(), "host": mirror()}
+    bed.live["virtual"] = virtual()
+    bed.last.changed(gone(mirror(node="gpu-a", deleting=True, **ENDED), RECLAIM))
+    bed.cached["host"] = None
+    await bed.reconcile()
+    assert bed.done[0] == ("note", "v1"), "on the host, before the plane learns of it"
+    assert ("create",) not in bed.done
+    assert bed.shown["phase"] == "Failed"
+    assert bed.done[-1] == ("delete virtual", ("v1", 0))
+
+
 async def test_the_last_copy_goes_with_both_pods_and_with_the_next_of_its_name(bed: Plane) -> None:
     last = gone(mirror(node="gpu-a"))
     bed.last.changed(last)
