@@ -3,6 +3,7 @@
     ReadHost, ReadVirtual, Confirm,
     NotePlaced                       not decided yet: do this, and decide again
     Wait, Forget, ReleaseReferences  nothing is written
+    ReportEnd                        host pod that had ended and is gone: the virtual pod stays, as ended
     CreateHost, Bind, Follow         forward
     Repin                            a step back first: the host pod, not placed yet, is recreated for the node in the plane
     AwaitEnd, EndHost                virtual pod pending deletion, its host pod there
@@ -84,6 +85,13 @@ class Forget:
 @dataclass(frozen=True, slots=True)
 class ReleaseReferences:
     """The virtual pod has ended and has no host pod: it no longer needs what it refers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEnd:
+    """The host pod ended and was deleted before its end was seen: report it as it was last."""
+
+    virtual: Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +207,7 @@ class DeleteMisplaced:
 
 Question: TypeAlias = ReadHost | ReadVirtual | Confirm | NotePlaced
 Deletion: TypeAlias = EndHost | DeleteOrphan | DeletePredecessor | DeleteVirtual | EvictVirtual | DeleteMisplaced
-Step: TypeAlias = Wait | Forget | ReleaseReferences | CreateHost | Bind | Follow | Repin | AwaitEnd | Deletion
+Step: TypeAlias = Wait | Forget | ReleaseReferences | ReportEnd | CreateHost | Bind | Follow | Repin | AwaitEnd | Deletion
 PodAction: TypeAlias = Question | Step
 
 

@@ -40,6 +40,7 @@ from syncer.pods.actions import (
     ReadVirtual,
     ReleaseReferences,
     Repin,
+    ReportEnd,
     Wait,
     uid,
 )
@@ -72,6 +73,8 @@ class Memory:
     placed: bool = False
     # Its host pod is gone, and had a node when the host reported its end, whether or not that was seen before.
     went_placed: bool = False
+    # It had ended by then, and was deleted only afterwards: as for any other pod that ended, the virtual pod stays.
+    went_ended: bool = False
     # A watch event reported the deletion of the virtual pod; a list alone did not.
     deletion_observed: bool = False
     namespace_ending: bool = False
@@ -184,6 +187,8 @@ def _ending(virtual: Obj, host: Obj | None, memory: Memory, reads: Reads) -> Pod
 def _missing(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
     if memory.went_placed and not memory.placed:
         return NotePlaced(virtual)
+    if memory.went_ended and not has_ended(virtual):
+        return ReportEnd(virtual)
     if not memory.had_host:
         return _without_host(virtual, memory, reads)
     # Its host pod went. The cache may be from before it was placed, so the plane itself is asked whether it was.

@@ -6,7 +6,7 @@
     virtual gone                  -> host pod deleted, once the plane itself proves the absence
     virtual is another UID        -> old host pod deleted; the new one waits until it is gone
     virtual pending deletion      -> host deleted with the same grace; virtual deleted when the host pod is gone
-    virtual started, host gone    -> virtual deleted: a pod never runs twice
+    virtual started, host gone    -> virtual deleted: a pod never runs twice; if it had ended before, that is reported
     virtual new, host missing     -> group and references first, then the host pod; the virtual pod's status shows a refusal
     host pod placed               -> noted on the host, before anything else; also one that was gone before it was seen
     both there, node chosen       -> virtual bound
@@ -54,6 +54,7 @@ from syncer.pods.actions import (
     ReadVirtual,
     ReleaseReferences,
     Repin,
+    ReportEnd,
     Step,
     Wait,
 )
@@ -70,6 +71,7 @@ from syncer.quota.extent import Extent
 from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
 from syncer.tracing import UNTRACED, Untraced
+from syncer.translate.kinds import podstatus
 from syncer.translate.origin import virtual_uid
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches
@@ -197,6 +199,7 @@ class Pods:
 
     def _memory(self, key: Key, virtual: Obj | None, host: Obj | None) -> Memory:
         expected = self._expectations.expected(key)
+        last = self._last_of(key, virtual) if virtual is not None and host is None else None
         return Memory(
             expected=expected,
             superseded=host is not None and self._expectations.is_superseded(key, host),
@@ -205,7 +208,8 @@ class Pods:
             had_host=virtual is not None and self._expectations.had_host(key, uid_of(virtual)),
             placed=virtual is not None and uid_of(virtual) in self._placed,
             deletion_observed=self._deletions.observed("Pod", virtual_uid(host) if host is not None else expected),
-            went_placed=virtual is not None and host is None and self._last_of(key, virtual) is not None,
+            went_placed=last is not None,
+            went_ended=last is not None and virtual is not None and _ended_before(last, virtual),
             namespace_ending=self._caches.namespace_ending(key.namespace),
             behind=virtual is not None and self._virtual.behind(virtual),
             max_grace=self._caches.view().max_grace_seconds,
@@ -247,6 +251,8 @@ class Pods:
                 self._forget(key)
             case ReleaseReferences():
                 self._release(self._references.forget(Item("Pod", key)))
+            case ReportEnd(virtual):
+                await self._report.report_gone(virtual, self._last_of(key, virtual), awaited=False)
             case CreateHost(virtual):
                 return await self._creation.create(key, virtual)
             case Bind(virtual, node):
@@ -352,3 +358,8 @@ class Pods:
     def _release(self, items: frozenset[Item]) -> None:
         for item in items:
             self._mirrors.queue(item)
+
+
+def _ended_before(last: Obj, virtual: Obj) -> bool:
+    """Whether a host pod had ended before it was deleted, as far as its last copy may be reported."""
+    return has_ended(last) and not is_pending_deletion(last) and not podstatus.goes_back(last, virtual)

@@ -143,6 +143,7 @@ MEMORY = st.builds(
     had_host=st.booleans(),
     placed=st.booleans(),
     went_placed=st.booleans(),
+    went_ended=st.booleans(),
     deletion_observed=st.booleans(),
     namespace_ending=st.booleans(),
     behind=st.booleans(),

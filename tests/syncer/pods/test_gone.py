@@ -31,7 +31,7 @@ class Plane(Bed):
     @property
     def shown(self) -> Obj:
         """The status that was written last."""
-        return next((desired for what, desired in reversed(self.done) if what == "status"), {})
+        return next((entry[1] for entry in reversed(self.done) if entry[0] == "status"), {})
 
 
 @pytest.fixture
@@ -97,6 +97,22 @@ async def test_a_pod_whose_last_copy_says_nothing_of_its_end_is_lost(bed: Plane,
     bed.cached["virtual"] = owned(deleting=0)
     await bed.reconcile()
     assert bed.shown["reason"] == "Lost"
+
+
+async def test_a_pod_that_ended_and_was_deleted_before_its_end_was_seen_stays_as_ended(bed: Plane) -> None:
+    bed.last.changed(gone(mirror(node="gpu-a", **RUNNING | {"phase": "Succeeded"}), RECLAIM))
+    bed.cached["virtual"] = virtual(node="gpu-a", **RUNNING)
+    await bed.reconcile()
+    assert bed.shown["phase"] == "Succeeded"
+    assert [entry[0] for entry in bed.done] == ["refer", "status"], "it is not deleted"
+    assert not [reason for reason, _, last in bed.warned if last]
+
+
+async def test_an_end_without_a_start_time_cannot_be_reported_on_a_pod_that_has_one(bed: Plane) -> None:
+    bed.last.changed(gone(mirror(node="gpu-a", phase="Succeeded")))
+    bed.cached["virtual"] = virtual(node="gpu-a", **RUNNING)
+    await bed.reconcile()
+    assert bed.done[-1] == ("delete virtual", ("v1", 0))
 
 
 async def test_a_pod_that_was_placed_and_gone_before_either_was_seen_does_not_run_again(bed: Plane) -> None:
