@@ -74,6 +74,11 @@ class Verdicts:
             later.append(0.0)
         return min(later, default=None)
 
+    async def stand_down(self) -> None:
+        """Remove every notice at once, however new it is, because from now on none is corrected."""
+        noted = [seen for uid, _ in self._over({}) if (seen := self._pods.get(uid)) is not None]
+        await run_bounded(noted, lambda seen: self._write(seen, None, None))
+
     def _over(self, notices: Mapping[str, PodVerdict]) -> Iterator[tuple[str, None]]:
         """Running pods with a notice that is no longer valid."""
         for seen in self._pods.seen():

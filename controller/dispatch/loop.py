@@ -234,7 +234,7 @@ class Turns:
 
     async def stand_down(self) -> None:
         """Remove the notes that hold only while turns are taken: what tenants have, and which pods run over their quota."""
-        await self._verdicts.carry_out({}, {})
+        await self._verdicts.stand_down()
         await self._standings.stand_down(self.observed.quotas().values())
 
     async def _carry_out(self, snapshot: Snapshot, decisions: Decisions) -> float:

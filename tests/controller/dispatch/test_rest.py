@@ -14,15 +14,15 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.codec import Page
 from bulkhead.kube.errors import Throttled
 from bulkhead.kube.objects import ObjList
-from bulkhead.ledger.model import Tenant
+from bulkhead.ledger.model import PodVerdict, Tenant, Why
 from controller.dispatch import loop
-from controller.dispatch.answers import Standings
+from controller.dispatch.answers import Standings, Verdicts
 from controller.dispatch.apply import Writes
 from controller.dispatch.loop import Ledger
 from controller.dispatch.observe import Need
 from controller.dispatch.quotas import Quota
 from controller.dispatch.seen import Pods
-from tests.controller.dispatch.pods import SPACE, FakeHost, host_pod
+from tests.controller.dispatch.pods import SPACE, FakeHost, host_pod, show
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
 
@@ -104,6 +104,21 @@ async def test_a_ledger_that_comes_to_rest_removes_what_it_noted_on_quotas() -> 
         {notes.OVER_SINCE: None},
         {notes.STANDING: None, notes.QUEUE: None},
     ]
+
+
+async def test_a_ledger_that_comes_to_rest_removes_notices_that_it_has_just_written() -> None:
+    clock, host = FakeClock(), FakeHost()
+    pods = Pods(clock.monotonic, lambda: None)
+    verdicts = Verdicts(Writes(host, pods, clock, lambda: True), pods, clock)
+    notice = PodVerdict(Why.LOWERED, "it is evicted after 20:00")
+    told = {notes.VERDICT: notes.write_verdict(str(notice.why), notice.message)}
+    host.answer = lambda _, name: host_pod(name, version=6, notes=told)
+    show(pods, host_pod())
+    clock.advance(10.0)
+    await verdicts.carry_out({}, {"uid-p": notice})
+    host.asked.clear()
+    await verdicts.stand_down()
+    assert [body["metadata"]["annotations"] for _, _, body in host.asked] == [{notes.VERDICT: None}]
 
 
 async def test_a_look_that_the_host_refuses_is_repeated_and_not_taken_for_nothing_left() -> None:
