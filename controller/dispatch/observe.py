@@ -151,16 +151,17 @@ class Observed:
 
     def snapshot(self, avoided: Avoided, moves: Moves, keeps: Keeps, now: float) -> Snapshot:
         """Everything from which one decision is made."""
-        tenants = {name: quota.tenant for name, quota in self.quotas().items()}
+        tenants, ending = {name: quota.tenant for name, quota in self.quotas().items()}, self._ending()
         claims = (read.claim_of(claim, tenants) for claim in self._claims.all())
         return Snapshot(
             tenants=tenants,
             nodes=tuple(self.nodes().values()),
-            pods=self.workers.valued(without_ending(self.pods.all(), self._ending())),
+            pods=self.workers.valued(without_ending(self.pods.all(), ending)),
             rules=self.rules(),
             avoid=avoided.at(now),
             claims=tuple(claim for claim in claims if claim is not None),
-            moved=moves.at(now, self._pod),
+            # No successor comes for a moved pod of a tenant that is being deleted, or was.
+            moved=tuple(moved for moved in moves.at(now, self._pod) if moved.pod.tenant in tenants.keys() - ending),
             kept_since=keeps.since(),
         )
 

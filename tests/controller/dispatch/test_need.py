@@ -4,9 +4,11 @@ from typing import Any, cast
 
 import msgspec
 
+from bulkhead.api import labels, names
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Key
+from bulkhead.ledger.model import Cause, Reclaim
 from controller.dispatch.avoid import Avoided
 from controller.dispatch.keeps import Keeps
 from controller.dispatch.moves import Moves
@@ -64,10 +66,24 @@ def test_pods_at_the_gate_of_a_tenant_that_is_being_deleted_are_not_decided_on()
         show(observed.pods, pod)
     show(observed.pods, host_pod("other", gated=True, meta={"namespace": "bh-other-work"}))
 
-    def decided_on() -> set[str]:
-        return {pod.name for pod in observed.snapshot(Avoided(), Moves(), Keeps(), 0.0).pods}
+    quotas, moves = observed.informers[2], Moves()
+    for tenant in ("team", "other"):
+        meta = {"name": names.POD_QUOTA, "namespace": f"bh-{tenant}-work", "uid": tenant, "labels": {labels.TENANT: tenant}}
+        quotas._put(*quotas._shrink(msgspec.json.encode({"metadata": meta}), None), relist=False)
+    for moved in observed.pods.all():
+        if moved.name in ("runs", "other"):
+            moves.note(Reclaim(moved, Cause.MOVED, 0.0, "", "", "n1"), 0.0)
+
+    def decided_on() -> tuple[set[str], set[str]]:
+        snapshot = observed.snapshot(Avoided(), moves, Keeps(), 0.0)
+        return {pod.name for pod in snapshot.pods}, {moved.pod.name for moved in snapshot.moved}
 
     seen(need.informers[0], "team", 1, **MEMBER)
-    assert decided_on() == {"waits", "runs", "admitted", "other"}
+    assert decided_on() == ({"waits", "runs", "admitted", "other"}, {"runs", "other"})
     seen(need.informers[0], "team", 2, ending=True, **MEMBER)
-    assert decided_on() == {"runs", "admitted", "other"}, "what it holds still counts"
+    pods, moved_pods = decided_on()
+    assert pods == {"runs", "admitted", "other"}, "what it holds still counts"
+    assert moved_pods == {"other"}, "and no place is kept for a successor that never comes"
+    need.informers[0]._drop(Key("", "team"), relist=False)
+    quotas._drop(Key("bh-team-work", names.POD_QUOTA), relist=False)
+    assert decided_on()[1] == {"other"}, "nor once it is gone"
