@@ -26,6 +26,7 @@ from typing import Final, assert_never
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
+from bulkhead.kube.errors import KubeError
 from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
@@ -278,7 +279,13 @@ class Pods:
             case DeletePredecessor(host, _, grace, again):
                 return await self._delete_host(host, grace, again, "virtual pod was replaced")
             case DeleteVirtual(virtual, _, lost, why):
-                told = await self._report.report_gone(virtual, self._last_of(key, virtual), awaited=lost)
+                try:
+                    told = await self._report.report_gone(virtual, self._last_of(key, virtual), awaited=lost)
+                except KubeError:
+                    if lost:
+                        raise
+                    # No client waits for its end, so the pod goes although the plane refuses the report.
+                    told = False
                 if not told and not is_pending_deletion(virtual):
                     self._recorder.warn(virtual, "Lost", _LOST, last=True)
                 await self._virtual.delete_pod(virtual, grace=0, why=why)
@@ -332,9 +339,16 @@ class Pods:
 
     async def _end(self, step: EndHost) -> float | None:
         virtual, host = step.virtual, step.host
-        await self._report.report(virtual, host)
+        unreported: KubeError | Again | None = None
+        try:
+            await self._report.report(virtual, host)
+        except (KubeError, Again) as error:
+            # What a webhook of the tenant makes of a status keeps nothing running that the tenant deleted.
+            unreported = error
         why = "virtual pod is being deleted"
         done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=step.grace, why=why)
+        if unreported is not None:
+            raise unreported
         if last is not None and has_ended(last) and not has_ended(host):
             # It ended just before: the host deletes such a pod at once, and no event would show how it ended.
             await self._report.report(virtual, last)

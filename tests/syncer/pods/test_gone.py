@@ -10,6 +10,7 @@ from bulkhead.api.conditions import condition_of
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.api.objects import Obj
 from bulkhead.kube.codec import compact
+from bulkhead.kube.errors import ApiError, KubeError
 from bulkhead.kube.informer import Change
 from bulkhead.kube.watch import MOST_LINE_BYTES
 from syncer.watch.lastpods import LastPods
@@ -24,7 +25,11 @@ ENDED: dict[str, Any] = RUNNING | {"phase": "Failed"}
 class Plane(Bed):
     """A bed that keeps the statuses that are written into the plane."""
 
+    refusal: KubeError | None = None
+
     async def _status(self, _r: Any, virtual: Obj, desired: Obj) -> Obj:
+        if self.refusal is not None:
+            raise self.refusal
         self.done.append(("status", desired))
         return virtual | {"status": desired}
 
@@ -126,6 +131,26 @@ async def test_a_pod_that_was_placed_and_gone_before_either_was_seen_does_not_ru
     assert ("create",) not in bed.done
     assert bed.shown["phase"] == "Failed"
     assert bed.done[-1] == ("delete virtual", ("v1", 0))
+
+
+async def test_a_deleted_pod_ends_although_the_plane_refuses_its_status(bed: Plane) -> None:
+    bed.refusal = ApiError(500, "InternalError", "failed calling webhook")
+    bed.cached |= {"virtual": virtual(deleting=30), "host": mirror(node="gpu-a", **RUNNING)}
+    with pytest.raises(ApiError):
+        await bed.reconcile()
+    assert bed.done[-1] == ("delete host", "host-of-v1", 30)
+
+
+async def test_a_pod_whose_host_pod_is_gone_goes_although_the_plane_refuses_its_status(bed: Plane) -> None:
+    bed.refusal = ApiError(500, "InternalError", "failed calling webhook")
+    bed.last.changed(gone(mirror(node="gpu-a", deleting=True, **ENDED)))
+    bed.cached["virtual"] = virtual(node="gpu-a", **RUNNING)
+    await bed.reconcile()
+    assert bed.done[-1] == ("delete virtual", ("v1", 0))
+    bed.cached["virtual"] = owned(deleting=0)
+    with pytest.raises(ApiError):
+        await bed.reconcile()
+    assert "delete virtual" not in [entry[0] for entry in bed.done], "its owner waits for the end"
 
 
 async def test_the_last_copy_goes_with_both_pods_and_with_the_next_of_its_name(bed: Plane) -> None:
