@@ -14,6 +14,8 @@ from controller.slurm.spec import AccountingSpec, SlurmSpec
 _log = logging.getLogger(__name__)
 _COMPARE_PERIOD_SECONDS = 300.0
 _COMPARE_DEADLINE_SECONDS = 15.0
+# A new QOS is begun by the first pass and complete after the second.
+_PASSES = 2
 
 
 class Accounts:
@@ -46,7 +48,12 @@ class Accounts:
 
 
 async def _write_missing(rest: SlurmRest, spec: SlurmSpec, accounting: AccountingSpec) -> int:
-    writes = missing(spec, accounting, await rest.records())
-    for write in writes:
-        await rest.write_database(write.kind, write.body)
-    return sum(write.entries for write in writes)
+    written = 0
+    for _ in range(_PASSES):
+        writes = missing(spec, accounting, await rest.records())
+        for write in writes:
+            await rest.write_database(write.kind, write.body)
+        written += sum(write.entries for write in writes)
+        if not any(write.kind == "qos" for write in writes):
+            break
+    return written

@@ -15,11 +15,12 @@ OPERATOR = "Operator"
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """A QOS: its description, and the TRES that it limits, as `gres/gpu`."""
+    """A QOS: its description, the TRES that it limits, as `gres/gpu`, and the names of the QOS that it preempts."""
 
     description: str = ""
     group_tres: frozenset[str] = frozenset()
     user_tres: frozenset[str] = frozenset()
+    preempts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,15 @@ class _Limits(msgspec.Struct, frozen=True):
     max: _Most = _Most()
 
 
+class _Preempt(msgspec.Struct, frozen=True):
+    list: msgspec.Raw = NO_WORDS
+
+
 class _Qos(Counted, frozen=True):
     name: str
     description: str = ""
     limits: _Limits = _Limits()
+    preempt: _Preempt = _Preempt()
 
 
 class _Associations(msgspec.Struct, frozen=True):
@@ -107,4 +113,5 @@ def parse_records(qos: bytes, associations: bytes, users: bytes) -> Records:
 
 def _quality(found: _Qos) -> Quality:
     limits = found.limits.max.tres
-    return Quality(found.description, frozenset(t.key for t in limits.total), frozenset(t.key for t in limits.per.user))
+    total, user = (frozenset(tres.key for tres in limited) for limited in (limits.total, limits.per.user))
+    return Quality(found.description, total, user, frozenset(parse.words(found.preempt.list)))

@@ -1,12 +1,15 @@
 """Decides the writes to a cluster's accounting database: the Tenant's users, their account, the QOS of its spec. Pure.
 
-    spec, records ──> writes of missing records
+    spec, records ──> writes of missing records; once more, for the QOS that the first ones have begun
 
 Only missing records are added, and users' rights are corrected. A QOS that the Tenant has changed since it was written is
 written again: its description contains a mark of what it was written from. Limits, shares, further accounts and everything else
 that admins change with sacctmgr stay as they are. Nothing is ever deleted, because the database records which user ran which
 job. So a user that the Tenant no longer names keeps the records, but administers nothing: another person may get that name or
 number.
+
+A new QOS is begun with a mark that is not complete, and written as a whole once it was read. Only then is it known what it has
+beside that: slurmdbd keeps the record of a QOS that sacctmgr deletes, and a QOS of the same name begins with its limits.
 """
 
 from collections.abc import Iterable
@@ -15,7 +18,7 @@ from typing import Final
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.slurm import SYSTEM_USERS
-from controller.slurm.answers.accounting import ADMIN, Records
+from controller.slurm.answers.accounting import ADMIN, Quality, Records
 from controller.slurm.objects.parts import digest
 from controller.slurm.spec import STANDARD_QOS, AccountingSpec, QosSpec, SlurmSpec, UserSpec
 
@@ -24,6 +27,9 @@ _NOBODY: Final = "None"
 _MARK: Final = "bulkhead:"
 _NO_LIMIT: Final[Obj] = {"set": True, "infinite": True, "number": 0}
 _USUAL_MODE: Final = "disabled"  # as Slurm names a QOS without a mode of its own
+# What a QOS preempts that has preempted others: slurmrestd takes an empty list as no change. No account has this QOS,
+# and no QOS of a Tenant can be called so.
+NOTHING: Final = "_nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +46,14 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     removed = sorted(_removed(spec, there))
     # First, so that no other write that fails leaves them.
     writes = [Write("users", {"users": [_no_rights(name) for name in removed]}, len(removed))] if removed else []
-    new = [quality for quality in accounting.qos if quality.name not in there.qos]
     # A QOS can name only those that exist: each of them first, and at the end the ones that it preempts.
-    writes += [Write("qos", {"qos": [_alone(quality)]}, 1) for quality in new]
+    writes += [Write("qos", {"qos": [_begun(quality)]}, 0) for quality in accounting.qos if quality.name not in there.qos]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
     names = list(dict.fromkeys((STANDARD_QOS, *(quality.name for quality in accounting.qos))))
     if "" not in members:
         writes.append(Write("accounts_association", _account(spec, names), 1))
-    elif new:
+    elif any(_is_begun(there.qos.get(quality.name)) for quality in accounting.qos):
+        # Before they are complete, so that this is written again if it fails.
         record = {"account": ACCOUNT, "cluster": spec.cluster_name, "user": "", "qos": names}
         writes.append(Write("associations", {"associations": [record]}, 0))
     joining = [user for user in spec.users if user.name not in members]
@@ -57,9 +63,21 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     if changed:
         writes.append(Write("users", {"users": [_rights(user) for user in changed]}, len(changed)))
     # Last, so that users can submit jobs also where slurmdbd refuses one of these.
-    writes += [Write("qos", {"qos": [_quality(quality)]}, 0) for quality in new if quality.preempts]
-    writes += [Write("qos", {"qos": [body]}, 1) for quality in accounting.qos if (body := _edited(quality, there)) is not None]
-    return tuple(writes)
+    edited = [body for quality in _preempted_first(accounting.qos) if (body := _edited(quality, there)) is not None]
+    if NOTHING not in there.qos and any(NOTHING in body.get("preempt", {}).get("list", ()) for body in edited):
+        writes.append(Write("qos", {"qos": [{"name": NOTHING, "description": "stands where a QOS preempts no other"}]}, 0))
+    return (*writes, *(Write("qos", {"qos": [body]}, 1) for body in edited))
+
+
+def _preempted_first(qos: Iterable[QosSpec]) -> list[QosSpec]:
+    """Each QOS after those that it preempts: before, what these preempted until now might close a loop."""
+    left, ordered = list(qos), list[QosSpec]()
+    while left:
+        names = {quality.name for quality in left}
+        free = [quality for quality in left if names.isdisjoint(quality.preempts)] or left
+        ordered += free
+        left = [quality for quality in left if quality not in free]
+    return ordered
 
 
 def _removed(spec: SlurmSpec, there: Records) -> frozenset[str]:
@@ -117,11 +135,13 @@ def _quality(found: QosSpec) -> Obj:
     return made | ({"preempt": preempt} if preempt else {}) | ({"limits": {"max": most}} if most else {})
 
 
-def _alone(found: QosSpec) -> Obj:
-    """A QOS that preempts none yet: its mark is not complete, so that it is written again if this is all that succeeds."""
-    if not found.preempts:
-        return _quality(found)
+def _begun(found: QosSpec) -> Obj:
+    """A QOS that preempts none yet: its mark is not complete, so that it is written again once it was read."""
     return _quality(replace(found, preempts=())) | {"description": f"{found.name} {_MARK}"}
+
+
+def _is_begun(record: Quality | None) -> bool:
+    return record is not None and _MARK in record.description.split()
 
 
 def _edited(found: QosSpec, there: Records) -> Obj | None:
@@ -136,7 +156,7 @@ def _edited(found: QosSpec, there: Records) -> Obj | None:
     made = _quality(found)
     if _MARK not in record.description and found.name != STANDARD_QOS:
         return {"name": found.name, "description": made["description"]}
-    # What the Tenant no longer limits. slurmrestd has no word for an empty `preempt`.
+    # What the Tenant no longer limits.
     gone = (record.group_tres - dict(found.group_tres).keys(), record.user_tres - dict(found.user_tres).keys())
     total, user = (
         [*_tres(pairs), *_tres((key, "-1") for key in sorted(keys))]
@@ -144,8 +164,9 @@ def _edited(found: QosSpec, there: Records) -> Obj | None:
     )
     wall = _NO_LIMIT if found.max_wall_minutes is None else _number(found.max_wall_minutes)
     most: Obj = {"wall_clock": {"per": {"job": wall}}, "tres": {"total": total, "per": {"user": user}}}
-    mode = (found.preempt_mode or _USUAL_MODE).upper()
-    return made | {"limits": {"max": most}, "preempt": made.get("preempt", {}) | {"mode": [mode]}}
+    preempts = list(found.preempts) or ([NOTHING] if record.preempts else [])
+    preempt: Obj = {"mode": [(found.preempt_mode or _USUAL_MODE).upper()]} | ({"list": preempts} if preempts else {})
+    return made | {"limits": {"max": most}, "preempt": preempt}
 
 
 def _mark(found: QosSpec) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from controller.slurm.answers.accounting import Quality, Records, parse_records
 from controller.slurm.answers.parse import SlurmAnswerError
-from controller.slurm.decide.accounts import missing
+from controller.slurm.decide.accounts import NOTHING, missing
 from controller.slurm.spec import AccountingSpec, QosSpec, SlurmImages, SlurmSpec, UserSpec
 
 ALICE, BOB = UserSpec("alice", 10_000, admin=True), UserSpec("bob", 10_001)
@@ -18,11 +18,17 @@ SPEC = SlurmSpec("team-a", "red", "26.05.5", SlurmImages("s", "m"), users=(ALICE
 
 def written(quality: QosSpec) -> Quality:
     """A QOS as the database has it once it was written."""
-    writes = missing(replace(SPEC, users=()), AccountingSpec(qos=(quality,)), Records(associations=ALL))
-    *_, write = (write for write in writes if write.kind == "qos")
+    there = Records(qos={quality.name: begun(quality.name)}, associations=ALL)
+    *_, write = missing(replace(SPEC, users=()), AccountingSpec(qos=(quality,)), there)
     (body,) = write.body["qos"]
-    tres = body.get("limits", {}).get("max", {}).get("tres", {})
-    return Quality(body["description"], keys(tres.get("total")), keys(tres.get("per", {}).get("user")))
+    tres = body["limits"]["max"]["tres"]
+    preempts = frozenset(body["preempt"].get("list", ()))
+    return Quality(body["description"], keys(tres["total"]), keys(tres["per"]["user"]), preempts)
+
+
+def begun(name: str, **more: frozenset[str]) -> Quality:
+    """A new QOS as the first pass writes it, with what slurmdbd has kept of one of the same name that was deleted."""
+    return Quality(f"{name} bulkhead:", **more)
 
 
 def keys(tres: list[dict[str, Any]] | None) -> frozenset[str]:
@@ -43,12 +49,16 @@ def kinds(there: Records, spec: SlurmSpec = SPEC) -> list[str]:
 
 def test_an_empty_database_gets_everything_in_the_order_in_which_it_can_be_named() -> None:
     writes = missing(SPEC, ACCOUNTING, Records())
-    assert [write.kind for write in writes] == ["qos", "qos", "accounts_association", "users_association", "users", "qos"]
-    assert [write.body["qos"][0]["name"] for write in (*writes[:2], writes[-1])] == ["high", "low", "high"]
+    assert [write.kind for write in writes] == ["qos", "qos", "accounts_association", "users_association", "users"]
+    assert [write.body["qos"][0]["name"] for write in writes[:2]] == ["high", "low"]
     assert writes[2].body["association_condition"]["association"]["qoslevel"] == ["normal", "high", "low"]
     assert writes[3].body["association_condition"]["users"] == ["alice", "bob"]
     assert [user["name"] for user in writes[4].body["users"]] == ["alice"]
-    assert sum(write.entries for write in writes) == 6
+    then = missing(SPEC, ACCOUNTING, replace(WHOLE, qos={"normal": Quality(), "high": begun("high"), "low": begun("low")}))
+    assert [write.kind for write in then] == ["associations", "qos", "qos"]
+    assert then[0].body["associations"][0]["qos"] == ["normal", "high", "low"]
+    assert [write.body["qos"][0]["name"] for write in then[1:]] == ["low", "high"]
+    assert sum(write.entries for write in (*writes, *then)) == 6
 
 
 def test_a_database_that_has_everything_gets_nothing() -> None:
@@ -58,7 +68,9 @@ def test_a_database_that_has_everything_gets_nothing() -> None:
 @pytest.mark.parametrize(
     ("there", "wanted"),
     [
-        (replace(WHOLE, qos={"normal": Quality(), "low": WHOLE.qos["low"]}), ["qos", "associations", "qos"]),
+        (replace(WHOLE, qos={"normal": Quality(), "low": WHOLE.qos["low"]}), ["qos"]),
+        # The first pass has ended before the account got the QOS.
+        (replace(WHOLE, qos=dict(WHOLE.qos) | {"high": begun("high")}), ["associations", "qos"]),
         (replace(WHOLE, users={"alice": False, "bob": True}), ["users"]),
         (replace(WHOLE, associations=WHOLE.associations - {("red", "users", "bob")}), ["users_association"]),
         # The same names in another cluster of the database, or in another account, do not count.
@@ -89,13 +101,33 @@ def test_a_qos_preempts_only_those_that_are_there_when_it_is_written(names: tupl
     preempts = {"high": ("mid", "low"), "mid": ("low", "normal"), "low": ()}
     accounting = AccountingSpec(qos=tuple(QosSpec(name, preempts=preempts[name]) for name in names))
     there = {"normal": Quality()}
-    for write in missing(SPEC, accounting, Records()):
-        for body in write.body.get("qos", []):
-            assert set(body.get("preempt", {}).get("list", [])) <= there.keys()
-            # Written up to here, the rest is written again.
-            assert body["name"] not in there or missing(SPEC, accounting, replace(WHOLE, qos=there))
-            there[body["name"]] = Quality(body["description"])
+    for _ in range(2):
+        for write in missing(SPEC, accounting, replace(WHOLE, qos=dict(there))):
+            for body in write.body.get("qos", []):
+                assert set(body.get("preempt", {}).get("list", [])) <= there.keys()
+                # Written up to here, the rest is written again.
+                assert body["name"] not in there or missing(SPEC, accounting, replace(WHOLE, qos=there))
+                there[body["name"]] = Quality(body["description"])
     assert missing(SPEC, accounting, replace(WHOLE, qos=there)) == ()
+
+
+def test_qos_that_preempt_each_other_the_other_way_round_close_no_loop() -> None:
+    before = {"high": ("mid",), "mid": ("low",), "low": ()}
+    accounting = AccountingSpec(qos=(QosSpec("low", preempts=("mid",)), QosSpec("mid", preempts=("high",)), QosSpec("high")))
+    there = {name: written(QosSpec(name, preempts=preempts)) for name, preempts in before.items()}
+    left = {name: set(quality.preempts) for name, quality in there.items()}
+    for write in missing(SPEC, accounting, replace(WHOLE, qos={"normal": Quality(), **there})):
+        for body in write.body.get("qos", []):
+            left[body["name"]] = set(body.get("preempt", {}).get("list", ()))
+            assert not loops(left), body
+    assert left == {"low": {"mid"}, "mid": {"high"}, "high": {NOTHING}, NOTHING: set()}
+
+
+def loops(left: dict[str, set[str]]) -> bool:
+    """Whether slurmdbd would refuse these lists."""
+    while free := {name for name, preempts in left.items() if not preempts & left.keys()}:
+        left = {name: preempts for name, preempts in left.items() if name not in free}
+    return bool(left)
 
 
 LIMITED = QosSpec("high", 100, ("low",), "requeue", 60, (("gres/gpu", "8"),), (("cpu", "4"), ("mem", "10")))
@@ -104,7 +136,8 @@ LIMITED = QosSpec("high", 100, ("low",), "requeue", 60, (("gres/gpu", "8"),), ((
 def after(edit: QosSpec, there: Quality) -> list[Any]:
     """What is written into a QOS that is there."""
     records = replace(WHOLE, qos={"normal": Quality(), "high": there})
-    return [write.body["qos"][0] for write in missing(SPEC, AccountingSpec(qos=(edit,)), records)]
+    writes = missing(SPEC, AccountingSpec(qos=(edit,)), records)
+    return [write.body["qos"][0] for write in writes if write.kind == "qos"]
 
 
 def test_a_qos_that_the_tenant_changes_is_written_again_as_a_whole() -> None:
@@ -112,9 +145,9 @@ def test_a_qos_that_the_tenant_changes_is_written_again_as_a_whole() -> None:
     (body,) = after(replace(LIMITED, max_wall_minutes=30, group_tres=(("gres/gpu", "4"),)), written(LIMITED))
     assert body["limits"]["max"]["wall_clock"]["per"]["job"]["number"] == 30
     assert body["limits"]["max"]["tres"]["total"] == [{"type": "gres", "name": "gpu", "count": 4}]
-    (body,) = after(QosSpec("high"), written(LIMITED))
+    nothing, body = after(QosSpec("high"), written(LIMITED))
     assert body["priority"]["number"] == 0
-    assert body["preempt"] == {"mode": ["DISABLED"]}
+    assert (nothing["name"], body["preempt"]) == (NOTHING, {"mode": ["DISABLED"], "list": [NOTHING]})
     assert body["limits"]["max"] == {
         "wall_clock": {"per": {"job": {"set": True, "infinite": True, "number": 0}}},
         "tres": {
@@ -122,6 +155,35 @@ def test_a_qos_that_the_tenant_changes_is_written_again_as_a_whole() -> None:
             "per": {"user": [{"type": "cpu", "name": "", "count": -1}, {"type": "mem", "name": "", "count": -1}]},
         },
     }
+
+
+def test_a_qos_whose_preempt_is_emptied_preempts_one_that_no_job_has() -> None:
+    """An empty list would leave it preempting those of before: slurmrestd takes it as no change."""
+    with_it, without = QosSpec("high", preempts=("low",)), QosSpec("high")
+    both = {"normal": Quality(), "low": Quality("low"), "high": written(with_it)}
+    only = replace(SPEC, users=())
+    nothing, edit = missing(only, AccountingSpec(qos=(without,)), replace(WHOLE, users={}, qos=both))
+    assert (nothing.body["qos"][0]["name"], nothing.body["qos"][0].get("preempt")) == (NOTHING, None)
+    assert edit.body["qos"][0]["preempt"]["list"] == [NOTHING]
+    emptied = {**both, NOTHING: Quality(), "high": replace(written(without), preempts=frozenset({NOTHING}))}
+    assert missing(only, AccountingSpec(qos=(without,)), replace(WHOLE, users={}, qos=emptied)) == ()
+    # One that has never preempted any needs none, and what it preempts later takes its place.
+    (edit,) = missing(
+        only, AccountingSpec(qos=(replace(without, priority=5),)), replace(WHOLE, users={}, qos={"high": written(without)})
+    )
+    assert "list" not in edit.body["qos"][0]["preempt"]
+    (edit,) = missing(only, AccountingSpec(qos=(with_it,)), replace(WHOLE, users={}, qos=emptied))
+    assert edit.body["qos"][0]["preempt"]["list"] == ["low"]
+
+
+def test_a_qos_of_a_name_that_sacctmgr_deleted_begins_without_the_limits_of_then() -> None:
+    kept = {"group_tres": frozenset({"gres/gpu"}), "user_tres": frozenset({"cpu"}), "preempts": frozenset({"normal"})}
+    nothing, body = after(QosSpec("high"), begun("high", **kept))
+    assert nothing["name"] == NOTHING
+    assert body == after(QosSpec("high"), replace(begun("high", **kept), description="high bulkhead:another"))[1]
+    assert body["limits"]["max"]["wall_clock"]["per"]["job"]["infinite"]
+    assert body["limits"]["max"]["tres"]["total"] == [{"type": "gres", "name": "gpu", "count": -1}]
+    assert body["preempt"]["list"] == [NOTHING]
 
 
 def test_limits_of_the_qos_that_is_always_there_are_written() -> None:
@@ -148,16 +210,16 @@ def test_what_sacctmgr_changed_in_a_qos_stays_until_the_tenant_changes_it() -> N
 def test_answers_are_read_into_records() -> None:
     limits = {"max": {"tres": {"total": [{"type": "gres", "name": "gpu", "id": 1, "count": 8}]}}}
     limits["max"]["tres"]["per"] = {"user": [{"type": "cpu", "name": ""}]}  # type: ignore[assignment]
-    qos = json.dumps({"qos": [{"name": "normal"}, {"name": "high", "description": "h", "limits": limits}]}).encode()
+    preempt = {"list": ["low"], "mode": ["REQUEUE"], "exempt_time": {"set": False, "infinite": True, "number": 0}}
+    high = {"name": "high", "description": "h", "limits": limits, "preempt": preempt}
+    qos = json.dumps({"qos": [{"name": "normal"}, high]}).encode()
     pairs = [{"cluster": cluster, "account": account, "user": user} for cluster, account, user in WHOLE.associations]
     users = [
         {"name": name, "administrator_level": ["Administrator"] if admin else ["None"]} for name, admin in WHOLE.users.items()
     ]
     users += [{"name": "eve", "administrator_level": ["Operator"]}]
     found = parse_records(qos, json.dumps({"associations": pairs}).encode(), json.dumps({"users": users}).encode())
-    high = Quality("h", frozenset({"gres/gpu"}), frozenset({"cpu"}))
-    assert found == replace(
-        WHOLE, qos={"normal": Quality(), "high": high}, users=dict(WHOLE.users) | {"eve": False}, operators=frozenset({"eve"})
-    )
+    qualities = {"normal": Quality(), "high": Quality("h", frozenset({"gres/gpu"}), frozenset({"cpu"}), frozenset({"low"}))}
+    assert found == replace(WHOLE, qos=qualities, users=dict(WHOLE.users) | {"eve": False}, operators=frozenset({"eve"}))
     with pytest.raises(SlurmAnswerError):
         parse_records(b'{"errors": [{"error": "no database"}]}', b"{}", b"{}")

@@ -1,0 +1,68 @@
+"""When a cluster's accounts are written, and what is said where they are not."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from controller.slurm.accounts import Accounts
+from controller.slurm.answers.accounting import Quality, Records
+from controller.slurm.client.rest import SlurmError, SlurmRest
+from controller.slurm.spec import AccountingSpec, QosSpec, SlurmSpec, UserSpec
+from tests.controller.slurm_runtime.world import START, slurm_spec
+from tests.kit.fakeclock import FakeClock
+
+
+class Database:
+    """A slurmdbd behind its slurmrestd, as far as accounts go."""
+
+    def __init__(self) -> None:
+        self.there = Records(qos={"normal": Quality()}, users={"root": True})
+        self.writes: list[str] = []
+        self.error: SlurmError | None = None
+
+    async def records(self) -> Records:
+        if self.error is not None:
+            raise self.error
+        return self.there
+
+    async def write_database(self, kind: str, body: Any) -> None:
+        self.writes.append(kind)
+        there = self.there
+        if kind == "qos":
+            (quality,) = body["qos"]
+            self.there = replace(there, qos={**there.qos, quality["name"]: Quality(quality["description"])})
+        elif kind == "users":
+            levels = {user["name"]: user["administrator_level"] == ["Administrator"] for user in body["users"]}
+            self.there = replace(there, users={**there.users, **levels})
+        elif kind != "associations":
+            names = body["association_condition"].get("users", [""])
+            found = {("team-a", "users", name) for name in names}
+            self.there = replace(there, associations=there.associations | found)
+
+
+class Bed:
+    def __init__(self) -> None:
+        self.database, self.clock = Database(), FakeClock(START)
+        self.accounts = Accounts("team-a", self.clock)
+        accounting = AccountingSpec(qos=(QosSpec("high", preempts=("low",)), QosSpec("low")))
+        self.spec = replace(slurm_spec(), users=(UserSpec("alice", 10001, admin=True),), accounting=accounting)
+
+    async def keep(self, spec: SlurmSpec | None = None) -> str:
+        return await self.accounts.keep(cast(SlurmRest, self.database), spec or self.spec)
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+async def test_an_empty_database_has_everything_after_one_reconcile(bed: Bed) -> None:
+    assert await bed.keep() == ""
+    first = ["qos", "qos", "accounts_association", "users_association", "users"]
+    assert bed.database.writes == [*first, "associations", "qos", "qos"]
+    assert all("bulkhead:" not in quality.description.split() for quality in bed.database.there.qos.values())
+    bed.database.writes.clear()
+    bed.clock.advance(301)
+    assert await bed.keep() == ""
+    assert bed.database.writes == []
