@@ -25,8 +25,9 @@ from controller.inside import definitions
 from controller.inside.calls import Plane
 from controller.slurm import volumes
 from controller.slurm.objects.parts import OURS
+from controller.slurm.objects.users import AUTHORIZED_KEYS
 from controller.slurm.observe import NODE_SETS
-from controller.slurm.spec import NAMESPACE
+from controller.slurm.spec import DATABASE, HOST_KEYS, NAMESPACE, TRUST
 from controller.unchangeable import unchangeable
 
 _log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ _WRITES_AT_ONCE = 6
 _RIGHTS = (kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLE_BINDINGS, kinds.CLUSTER_ROLES, kinds.ROLES)
 # Kinds that pods read as files.
 _FILES = (kinds.CONFIG_MAPS, kinds.SECRETS)
+# Those of a part that a Tenant may switch off. By name: a tenant may have made a copy of any, with its labels.
+_FILES_OF_PARTS = frozenset({DATABASE, HOST_KEYS, AUTHORIZED_KEYS, TRUST})
 # Kinds that create pods are deleted first.
 _REMOVED = (
     NODE_SETS,
@@ -85,13 +88,17 @@ class Applier:
         if refused:
             raise refused[0]
 
-    async def prune(self, plane: Plane, objects: Iterable[Obj]) -> None:
-        """Delete daemons and rights that are no longer wanted, such as login nodes that were switched off."""
+    async def prune(self, plane: Plane, objects: Iterable[Obj], *, files: bool = True) -> None:
+        """Delete daemons, their files and rights that are no longer wanted, such as login nodes that were switched off.
+
+        `files`: whether all objects were applied. A daemon whose change was refused still mounts what it mounted.
+        """
         wanted = {(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects}
         self._kept = {slot: text for slot, text in self._kept.items() if slot in wanted}
-        for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES, *_RIGHTS):
+        for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES, *(_FILES if files else ()), *_RIGHTS):
             for obj in await _ours(plane, resource):
-                if (resource.kind, str(obj["metadata"]["name"])) not in wanted:
+                name = str(obj["metadata"]["name"])
+                if (resource.kind, name) not in wanted and (resource not in _FILES or name in _FILES_OF_PARTS):
                     # Forget that it was applied, so that it is created again if it is wanted again.
                     self._memory.clear()
                     await _delete(plane, resource, obj)

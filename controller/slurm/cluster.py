@@ -170,7 +170,7 @@ class Cluster:
         # Also if an object was refused: login nodes that the Tenant has switched off must not stay open.
         if self._clock.monotonic() - self._pruned > _PRUNE_PERIOD_SECONDS or not self._pruned:
             try:
-                await self._applier.prune(plane, objects)
+                await self._applier.prune(plane, objects, files=not refused)
                 self._pruned = self._clock.monotonic()
             except KubeError as error:
                 refused = refused or self._refused(error)

@@ -144,6 +144,30 @@ async def test_login_nodes_that_are_no_longer_asked_for_go(bed: Bed) -> None:
     assert "slurmctld" in bed.plane.of("StatefulSet")
 
 
+async def test_files_of_a_part_that_is_no_longer_asked_for_go(bed: Bed) -> None:
+    named = (UserSpec("alice", 10001, identities=("corp:ada",)),)
+    files = {"slurm-database", "slurm-ssh-host-keys", "slurm-authorized-keys", "slurm-ssh-trust"}
+
+    def there() -> set[str]:
+        return {name for kind in ("Secret", "ConfigMap") for name in bed.plane.of(kind)}
+
+    await bed.reconcile(node_set(), accounting=AccountingSpec(), users=named)
+    always = there() - files
+    assert there() == always | files
+    copy = bed.plane.objects["Secret", "slurm-database"]
+    bed.plane.objects["Secret", "of-the-tenant"] = copy | {"metadata": copy["metadata"] | {"name": "of-the-tenant"}}
+    bed.clock.advance(121)
+    bed.plane.refused.add("slurmctld")
+    await bed.reconcile(node_set(), login=None, users=named)
+    assert there() == always | files | {"of-the-tenant"}, "a daemon may still mount them"
+    bed.plane.refused.clear()
+    bed.clock.advance(61)
+    await bed.reconcile(node_set(), login=None, users=named)
+    assert there() == always | {"of-the-tenant"}
+    await bed.reconcile(node_set(), accounting=AccountingSpec(), users=named)
+    assert there() == always | files | {"of-the-tenant"}, "asked for again a moment later"
+
+
 async def test_an_object_that_the_plane_refuses_holds_up_no_other(bed: Bed) -> None:
     await bed.reconcile(node_set())
     bed.plane.refused.add("slurm-config")
