@@ -24,6 +24,7 @@ from controller.plane.memberrecord import CONFIG_MAP, Record, pods_of
 from controller.plane.restoring import FORMER_KEY, MEMBER_LABEL
 from controller.plane.spec import PLANE, RESTORE, SYNCER, PlaneSpec
 from controller.restores.decide import Keys
+from controller.slurm.keystore import OFF, is_off
 
 _log = logging.getLogger(__name__)
 SECRET: Final = "plane-restore"  # noqa: S105 - the name of a Secret
@@ -148,7 +149,10 @@ class RestoreHost:
             await self._client.patch(kinds.CONFIG_MAPS, CONFIG_MAP, {"metadata": version, "data": wanted}, spec.namespace)
 
     async def write(self, spec: PlaneSpec, keys: Keys, there: Mapping[str, Obj]) -> None:
-        """Put keys back. Every write names the version that was read."""
+        """Put keys back. Every write of a key names the version that was read.
+
+        The data may have a Slurm cluster that was removed since: without its mark it is looked for, and taken down again.
+        """
         for name, files in keys.create.items():
             meta = {"name": name, "labels": labels.made_for(spec.tenant, PLANE)}
             body: Obj = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": _encoded(files)}
@@ -157,6 +161,9 @@ class RestoreHost:
             version = {"resourceVersion": there[name]["metadata"]["resourceVersion"]}
             body = {"metadata": version, "data": _encoded(files)}
             await self._client.patch(kinds.SECRETS, name, body, spec.namespace)
+        if names.SLURM_KEYS in there and is_off(there[names.SLURM_KEYS]):
+            unmarked = {"metadata": {"annotations": {OFF: None}}}
+            await self._client.patch(kinds.SECRETS, names.SLURM_KEYS, unmarked, spec.namespace)
 
     async def drop(self, spec: PlaneSpec, secrets: Mapping[str, Obj]) -> None:
         """Delete Secrets as they were read. One that was written since has the keys of another restore, and stays."""

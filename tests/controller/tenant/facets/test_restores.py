@@ -30,8 +30,9 @@ from controller.inside.access import PlaneHealth
 from controller.inside.budget import Budget
 from controller.plane.restoring import FORMER_KEY
 from controller.restores import status
-from controller.restores.decide import COMPARE_FOR, Step, compares_again
+from controller.restores.decide import COMPARE_FOR, Keys, Step, compares_again
 from controller.restores.status import Compared
+from controller.slurm.keystore import OFF
 from controller.tenant.facets.restores.comparing import Comparing
 from controller.tenant.facets.restores.dropping import RestoreKeysDropped
 from controller.tenant.facets.restores.facet import AtWork, RestoreBegun, RestoreEnded
@@ -87,6 +88,24 @@ class Plane:
         if resource.kind in self._refusals:
             raise self._refusals[resource.kind]
         return ()
+
+
+class Secrets:
+    """The patches of Secrets on the host."""
+
+    def __init__(self) -> None:
+        self.patches = list[tuple[str, Obj]]()
+
+    async def patch(self, _: object, name: str, body: Obj, __: str) -> None:
+        self.patches.append((name, body))
+
+
+@pytest.mark.parametrize("off", [True, False])
+async def test_a_slurm_cluster_that_was_removed_since_the_snapshot_is_looked_for_again(*, off: bool) -> None:
+    secrets, annotations = Secrets(), {"bulkhead.dev/slurm-cluster-name": "red"} | ({OFF: "true"} if off else {})
+    there: dict[str, Obj] = {"slurm-keys": {"metadata": {"name": "slurm-keys", "annotations": annotations}}}
+    await RestoreHost(cast("Any", secrets)).write(plane_spec(), Keys({}, {}), there)
+    assert secrets.patches == ([("slurm-keys", {"metadata": {"annotations": {OFF: None}}})] if off else [])
 
 
 async def compared(host: Host, plane: Plane | None) -> Compared:
