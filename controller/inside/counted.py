@@ -3,11 +3,13 @@
 A decoder checks the length of a list only once all of it is in memory: three bytes of a response, `{},`, take a hundred there.
 """
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+# msgspec reports it as its own error, so that it is known by its text.
+TOO_MANY: Final = "more repeated entries than are read"
 
 
 class _Ration:
@@ -22,7 +24,7 @@ class Counted(msgspec.Struct, gc=False, frozen=True):
     def __post_init__(self) -> None:
         _Ration.left -= 1
         if _Ration.left < 0:
-            raise ValueError("more repeated entries than are read")
+            raise ValueError(TOO_MANY)
 
 
 class _PageMeta(msgspec.Struct, gc=False):

@@ -1,14 +1,15 @@
 """Keeps users and QOS in a cluster's accounting database: it reads the records, and adds what `decide.accounts` finds missing.
 
-A database that does not answer makes the cluster not ready only until its users have been written once.
+A database that does not answer makes the cluster not ready only until its users have been written once. One that has more
+records than are read is always reported, because it does not become readable by itself.
 """
 
 import asyncio
 import logging
 
 from bulkhead.work.clock import Clock
-from controller.slurm.client.rest import SlurmError, SlurmRest
-from controller.slurm.decide.accounts import missing
+from controller.slurm.client.rest import SlurmError, SlurmRest, SlurmTooLarge
+from controller.slurm.decide.accounts import ACCOUNT, missing
 from controller.slurm.spec import AccountingSpec, SlurmSpec
 
 _log = logging.getLogger(__name__)
@@ -25,10 +26,13 @@ class Accounts:
         self._tenant = tenant
         self._clock = clock
         self._kept: tuple[object, float] | None = None
+        # Why users and QOS that were written before can no longer be compared; empty if they can.
+        self.unread = ""
 
     async def keep(self, rest: SlurmRest, spec: SlurmSpec) -> str:
         """Bring users and QOS into the database; returns why they are missing, or an empty text."""
         if spec.accounting is None:
+            self.unread = ""
             return ""
         wanted = (spec.users, spec.accounting.qos)
         kept, at = self._kept or (None, 0.0)
@@ -39,8 +43,14 @@ class Accounts:
                 written = await _write_missing(rest, spec, spec.accounting)
         except (SlurmError, TimeoutError) as error:
             _log.warning("accounts not written: %s", error or "no answer", extra={"tenant": self._tenant})
+            too_large = isinstance(error, SlurmTooLarge)
+            if kept != wanted:
+                self.unread = ""
+                return f"users and QOS are not all in the accounting database yet: {error or 'no answer'}"
             # Once they were written, a database that does not answer for a while is not worth reporting.
-            return "" if kept == wanted else f"users and QOS are not all in the accounting database yet: {error or 'no answer'}"
+            self.unread = f"users and QOS are no longer kept in the accounting database: {error}" if too_large else self.unread
+            return ""
+        self.unread = ""
         if written:
             _log.info("accounts written", extra={"tenant": self._tenant, "records": written})
         self._kept = (wanted, self._clock.monotonic())
@@ -50,7 +60,7 @@ class Accounts:
 async def _write_missing(rest: SlurmRest, spec: SlurmSpec, accounting: AccountingSpec) -> int:
     written = 0
     for _ in range(_PASSES):
-        writes = missing(spec, accounting, await rest.records())
+        writes = missing(spec, accounting, await rest.records(ACCOUNT))
         for write in writes:
             await rest.write_database(write.kind, write.body)
         written += sum(write.entries for write in writes)

@@ -120,7 +120,7 @@ class Cluster:
             refused=bool(applied.refused),
             resting=resting(seen.view, seen.workers, self._vouched) if seen.view is not None else frozenset(),
             waiting=waiting(seen.workers),
-            kept="; ".join(filter(None, (order.kept, left_undone(spec), self._applier.kept))),
+            kept="; ".join(filter(None, (order.kept, left_undone(spec), self._applier.kept, self._accounts.unread))),
         )
 
     async def _open_logins(self, plane: Plane, order: Order) -> Found:

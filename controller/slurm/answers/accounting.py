@@ -25,7 +25,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of one cluster's database."""
+    """The records of one cluster's database, with the associations of one account."""
 
     qos: Mapping[str, Quality] = field(default_factory=dict)
     # Cluster, account and user; the account's own association has no user.
@@ -85,7 +85,7 @@ class _Qos(Counted, frozen=True):
 
 
 class _Associations(msgspec.Struct, frozen=True):
-    associations: list[_Association] = []
+    associations: list[_Association] | None = None
     errors: list[Problem] = []
 
 
@@ -101,7 +101,7 @@ class _Qualities(msgspec.Struct, frozen=True):
 
 def parse_records(qos: bytes, associations: bytes, users: bytes) -> Records:
     """The records of all three answers."""
-    found = parse.decode(associations, _Associations).associations
+    found = parse.decode(associations, _Associations).associations or ()
     levels = {user.name: frozenset(parse.words(user.administrator_level)) for user in parse.decode(users, _Users).users}
     return Records(
         qos={quality.name: _quality(quality) for quality in parse.decode(qos, _Qualities).qos},

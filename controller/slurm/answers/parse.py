@@ -44,6 +44,10 @@ class SlurmAnswerError(ValueError):
     """An answer that cannot be used; the text says why, and quotes no more than a line of it."""
 
 
+class TooManyError(SlurmAnswerError):
+    """An answer with more records than are read."""
+
+
 def parse_nodes(data: bytes) -> tuple[SlurmNode, ...]:
     """The node records."""
     return tuple(_node(record) for record in decode(data, NodesAnswer, MOST_NODES).nodes)
@@ -78,6 +82,8 @@ def decode(data: bytes, shape: type[Any], most: int = MOST_RECORDS) -> Any:
     try:
         answer = decoded(lambda text: counted.decode(decoder, text, most), data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        if counted.TOO_MANY in str(error):
+            raise TooManyError(f"more than {most} records") from error
         raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
     if answer.errors:
         raise SlurmAnswerError(joined(answer.errors))

@@ -19,7 +19,7 @@ from bulkhead.kube.errors import KubeError, TooLarge
 from controller.inside.calls import Plane
 from controller.slurm.answers import parse, wire
 from controller.slurm.answers.accounting import Records, parse_records
-from controller.slurm.answers.parse import SlurmAnswerError
+from controller.slurm.answers.parse import SlurmAnswerError, TooManyError
 from controller.slurm.answers.view import SlurmView
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
@@ -34,6 +34,7 @@ _JOBS_BYTES: Final = 16 * _MIB
 _NODES_BYTES: Final = 8 * _MIB
 # A job record takes a few kilobytes: if there are more jobs than this, only their counts are read.
 MOST_JOBS_READ: Final = 2000
+_REMOVE: Final = "remove those that are not needed (sacctmgr show qos, show user, show assoc account=users; then delete)"
 _SIGNAL: Final = re.compile(r"[A-Z][A-Z0-9]{1,7}|[1-9][0-9]?")
 _JOB: Final = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,10})?")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
@@ -133,11 +134,15 @@ class SlurmRest:
         """End a job."""
         await self._call("DELETE", f"job/{_job(job)}")
 
-    async def records(self) -> Records:
-        """The QOS, associations and users of slurmdbd."""
-        answers = [await self._read_database(kind) for kind in ("qos", "associations", "users")]
+    async def records(self, account: str) -> Records:
+        """The QOS and users of slurmdbd, and the associations of an account. Raises SlurmTooLarge if not all can be read."""
+        qos = await self._read_database("qos")
+        associations = await self._read_database("associations", {"account": account})
+        users = await self._read_database("users")
         try:
-            return parse_records(*answers)
+            return parse_records(qos, associations, users)
+        except TooManyError as error:
+            raise SlurmTooLarge(f"the accounting database has {error}, too many to read; {_REMOVE}") from error
         except SlurmAnswerError as error:
             raise SlurmRefused(f"slurmdbd: {error}") from error
 
@@ -145,8 +150,12 @@ class SlurmRest:
         """Add records to slurmdbd, or change them."""
         await self._call("POST", f"{kind}/", section="slurmdb", body=body)
 
-    async def _read_database(self, kind: str) -> bytes:
-        data = await self._call("GET", f"{kind}/", section="slurmdb", max_body=_DATABASE_BYTES)
+    async def _read_database(self, kind: str, params: Mapping[str, str] | None = None) -> bytes:
+        try:
+            data = await self._call("GET", f"{kind}/", params=params, section="slurmdb", max_body=_DATABASE_BYTES)
+        except SlurmTooLarge as error:
+            words = f"the records of {kind} in the accounting database take more than {_DATABASE_BYTES // _MIB} MiB"
+            raise SlurmTooLarge(f"{words}, too many to read; {_REMOVE}") from error
         self._hold(len(data))
         return data
 

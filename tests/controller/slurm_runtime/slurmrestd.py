@@ -86,6 +86,9 @@ class FakeSlurmrestd:
     unauthorized: int = 0
     # What was sent to which job: signal and flags, in order.
     signals: list[tuple[int, str, str]] = field(default_factory=list)
+    # Records of slurmdbd by kind, and what was written to it.
+    database: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    written: list[tuple[str, Any]] = field(default_factory=list)
     stuck: asyncio.Event = field(default_factory=asyncio.Event)
 
     def routes(self) -> list[web.RouteDef]:
@@ -99,6 +102,8 @@ class FakeSlurmrestd:
             web.get(f"{base}/job/{{job}}/requeue", self._guarded(self._requeue)),
             web.delete(f"{base}/job/{{job}}", self._guarded(self._cancel)),
             web.post(f"{base}/job/{{job}}", self._guarded(self._change)),
+            web.get(f"{PROXY}/slurmdb/v0.0.45/{{kind}}/", self._guarded(self._records)),
+            web.post(f"{PROXY}/slurmdb/v0.0.45/{{kind}}/", self._guarded(self._write)),
         ]
 
     def called(self, method: str, end: str) -> list[Any]:
@@ -158,6 +163,15 @@ class FakeSlurmrestd:
 
     def _delete_node(self, request: web.Request, _: Any) -> dict[str, Any]:
         del self.nodes[request.match_info["name"]]
+        return {}
+
+    def _records(self, request: web.Request, _: Any) -> dict[str, Any]:
+        kind, account = request.match_info["kind"], request.query.get("account")
+        found = [record for record in self.database.get(kind, []) if account in (None, record.get("account"))]
+        return {kind: found}
+
+    def _write(self, request: web.Request, body: Any) -> dict[str, Any]:
+        self.written.append((request.match_info["kind"], body))
         return {}
 
     def _meant(self, handle: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import pytest
 
 from controller.slurm.accounts import Accounts
 from controller.slurm.answers.accounting import Quality, Records
-from controller.slurm.client.rest import SlurmError, SlurmRest
+from controller.slurm.client.rest import SlurmError, SlurmRest, SlurmTooLarge, SlurmUnreachable
 from controller.slurm.spec import AccountingSpec, QosSpec, SlurmSpec, UserSpec
 from tests.controller.slurm_runtime.world import START, slurm_spec
 from tests.kit.fakeclock import FakeClock
@@ -21,7 +21,8 @@ class Database:
         self.writes: list[str] = []
         self.error: SlurmError | None = None
 
-    async def records(self) -> Records:
+    async def records(self, account: str) -> Records:
+        assert account == "users"
         if self.error is not None:
             raise self.error
         return self.there
@@ -66,3 +67,19 @@ async def test_an_empty_database_has_everything_after_one_reconcile(bed: Bed) ->
     bed.clock.advance(301)
     assert await bed.keep() == ""
     assert bed.database.writes == []
+
+
+async def test_a_database_with_more_than_is_read_is_reported_before_and_after_it_was_kept(bed: Bed) -> None:
+    bed.database.error = SlurmTooLarge("the records of users take more than 4 MiB; remove some")
+    missing = "users and QOS are not all in the accounting database yet: the records of users take more than 4 MiB; remove some"
+    assert (await bed.keep(), bed.accounts.unread) == (missing, "")
+    bed.database.error = None
+    assert (await bed.keep(), bed.accounts.unread) == ("", "")
+    bed.clock.advance(301)
+    bed.database.error = SlurmUnreachable("slurmrestd: no endpoints")
+    assert (await bed.keep(), bed.accounts.unread) == ("", ""), "away for a while"
+    bed.database.error = SlurmTooLarge("the records of users take more than 4 MiB; remove some")
+    assert await bed.keep() == ""
+    assert bed.accounts.unread.startswith("users and QOS are no longer kept in the accounting database: the records of users")
+    bed.database.error = None
+    assert (await bed.keep(), bed.accounts.unread) == ("", "")

@@ -12,7 +12,7 @@ from bulkhead.kube.transport import Transport
 from controller.inside.calls import Plane
 from controller.slurm.answers import parse
 from controller.slurm.client import rest as module
-from controller.slurm.client.rest import SlurmError, SlurmRefused, SlurmRest, SlurmUnreachable
+from controller.slurm.client.rest import SlurmError, SlurmRefused, SlurmRest, SlurmTooLarge, SlurmUnreachable
 from controller.slurm.client.tokens import TOKEN_LIFE, TokenSource, mint
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
@@ -196,6 +196,21 @@ async def test_a_job_that_cannot_be_read_spoils_the_view(bed: Bed, name: str, ch
     bed.fake._diag = lambda *_: {"statistics": {"jobs_pending": 0, "jobs_running": 1}}  # type: ignore[method-assign]
     with pytest.raises(SlurmRefused):
         await bed.rest.view()
+
+
+async def test_records_of_other_accounts_are_not_read(bed: Bed) -> None:
+    pairs = [{"account": account, "cluster": "red", "user": user} for account, user in (("users", ""), ("team", "bob"))]
+    bed.fake.database = {"qos": [{"name": "normal"}], "associations": pairs, "users": [{"name": "root"}]}
+    assert (await bed.rest.records("users")).associations == {("red", "users", "")}
+
+
+async def test_more_records_than_are_read_are_an_error_that_says_what_to_do(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.fake.database = {"users": [{"name": f"user-{number}"} for number in range(20_001)]}
+    with pytest.raises(SlurmTooLarge, match=r"has more than 20000 records, too many to read; remove .*\(sacctmgr show qos"):
+        await bed.rest.records("users")
+    monkeypatch.setattr(module, "_DATABASE_BYTES", 100_000)
+    with pytest.raises(SlurmTooLarge, match=r"records of users in the accounting database take .*; remove .*\(sacctmgr"):
+        await bed.rest.records("users")
 
 
 async def test_writes_reach_the_node_that_is_meant(bed: Bed) -> None:
