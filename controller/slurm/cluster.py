@@ -35,13 +35,14 @@ from controller.slurm.lease.release import ranks
 from controller.slurm.objects.nodesets import definition, retiring_gpus
 from controller.slurm.objects.render import daemons, logins, render
 from controller.slurm.objects.workers import worker_digest
-from controller.slurm.observe import Seen, cordoned, node_sets, observe, units
+from controller.slurm.observe import Seen, cordoned, keeps_accounts, node_sets, observe, units
 from controller.slurm.report import report
-from controller.slurm.spec import KEYS, TRUST, SlurmSpec
+from controller.slurm.spec import KEYS, TRUST, AccountingSpec, SlurmSpec
 from controller.slurm.spec.keys import SlurmKeys
 
 _log = logging.getLogger(__name__)
 _PRUNE_PERIOD_SECONDS = 60.0
+_USERS_PERIOD_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Order:
     on: bool = True
     trusted: tuple[str, ...] = ()  # public keys that sign ssh certificates
     kept: str = ""  # what the Tenant asks for and does not get, as a message
-    # Only its keys, users and what opens its login nodes are known: nothing else of the cluster is looked at or changed.
+    # Only its keys, users and what opens its login nodes are known: nothing else of the cluster is looked at or changed. Of its
+    # accounting database these are the users and their rights.
     logins_only: bool = False
 
 
@@ -78,6 +80,8 @@ class Cluster:
         self._tokens: tuple[bytes, TokenSource] | None = None
         self._deadlines = Deadlines()
         self._pruned = 0.0
+        # When a cluster of which only logins are known was last looked at for an accounting database.
+        self._looked = 0.0
         # UIDs of pods that count as its workers.
         self._vouched: frozenset[str] = frozenset()
         # Names of the node records in Slurm's last answer.
@@ -127,7 +131,17 @@ class Cluster:
         objects = logins(order.spec, order.keys, order.trusted)
         await self._applier.apply(plane, objects)
         self._note_keys(order, objects)
+        await self._keep_users(plane, order)
         return Found(applied=True, unasked=True)
+
+    async def _keep_users(self, plane: Plane, order: Order) -> None:
+        """Write users and their rights into the accounting database, if the cluster has one: its spec is not known."""
+        if self._looked and self._clock.monotonic() - self._looked < _USERS_PERIOD_SECONDS:
+            return
+        self._looked = self._clock.monotonic()
+        if await keeps_accounts(plane):
+            rest = SlurmRest(plane, self._token_source(order.keys))
+            await self._accounts.keep(rest, replace(order.spec, accounting=AccountingSpec()))
 
     async def _observe(self, plane: Plane, rest: SlurmRest | None, order: Order) -> Seen:
         # NodeSets cannot be read before their definition is up to date.

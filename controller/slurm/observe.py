@@ -25,7 +25,7 @@ from controller.slurm.client.rest import SlurmError, SlurmRest
 from controller.slurm.config.topology import units_in
 from controller.slurm.lease.fleet import Worker, worker_of
 from controller.slurm.objects.parts import OURS
-from controller.slurm.spec import CONFIG, NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
+from controller.slurm.spec import CONFIG, NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION, SLURMDBD, SLURMRESTD
 
 NODE_SETS = Resource(NODE_SET_GROUP, NODE_SET_VERSION, "nodesets", "NodeSet", True)
 _VIEW_DEADLINE_SECONDS = 25.0
@@ -76,6 +76,16 @@ async def units(plane: Plane) -> frozenset[str]:
     except NotFound:
         return frozenset()
     return units_in(found.data.topology if found.data is not None else "")
+
+
+async def keeps_accounts(plane: Plane) -> bool:
+    """Whether the plane has slurmdbd, and slurmrestd in front of it."""
+    try:
+        await plane.get(kinds.STATEFUL_SETS, SLURMDBD, NAMESPACE, shape=shapes.ANYTHING)
+        await plane.get(kinds.DEPLOYMENTS, SLURMRESTD, NAMESPACE, shape=shapes.ANYTHING)
+    except NotFound:
+        return False
+    return True
 
 
 def cordoned(nodes: Iterable[Obj]) -> dict[str, str]:

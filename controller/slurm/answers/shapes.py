@@ -36,6 +36,10 @@ class Condition(_Many, frozen=True):
     last_transition_time: Word | None = None
 
 
+class Anything(_Part):
+    """An object of which nothing is read."""
+
+
 # -- nodes
 
 
@@ -210,3 +214,4 @@ NODES: Final = msgspec.json.Decoder(Page[Node])
 PODS: Final = msgspec.json.Decoder(Page[Pod])
 NODE_SETS: Final = msgspec.json.Decoder(Page[NodeSet])
 CONFIG: Final = msgspec.json.Decoder(Config)
+ANYTHING: Final = msgspec.json.Decoder(Anything)

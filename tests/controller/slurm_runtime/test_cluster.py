@@ -78,6 +78,33 @@ async def test_of_a_cluster_of_which_only_logins_are_ordered_nothing_else_change
     assert bed.cluster.spread.keys() == {key.kid for key in KEYS.auth}
 
 
+async def test_users_of_a_cluster_of_which_only_logins_are_ordered_reach_its_accounting_database(bed: Bed) -> None:
+    """A user that the Tenant removes while it is refused would otherwise administer the database until it is accepted."""
+    await bed.reconcile(node_set(), accounting=AccountingSpec())
+    bed.cluster = Cluster("team-a", bed.clock, lambda _: {}, bed.board)
+    bed.fake.written.clear()
+    bed.fake.database = {
+        "users": [{"name": "eve", "administrator_level": ["Administrator"]}],
+        "associations": [{"cluster": "team-a", "account": "users", "user": user} for user in ("", "eve")],
+    }
+    order = Order(replace(slurm_spec(), users=(UserSpec("alice", 10001),)), KEYS, logins_only=True)
+    await bed.cluster.reconcile(cast(Plane, bed.plane), order)
+    (rights, joining) = bed.fake.written
+    assert rights == ("users", {"users": [{"name": "eve", "administrator_level": ["None"]}]})
+    assert (joining[0], joining[1]["association_condition"]["users"]) == ("users_association", ["alice"])
+    # A plane without slurmrestd is not asked, and one with it is asked again later.
+    bed.fake.written.clear()
+    bed.clock.advance(31)
+    slurmrestd = bed.plane.objects.pop(("Deployment", "slurmrestd"))
+    other = replace(order, spec=replace(order.spec, users=(UserSpec("bob", 10002),)))
+    await bed.cluster.reconcile(cast(Plane, bed.plane), other)
+    assert bed.fake.written == []
+    bed.plane.objects["Deployment", "slurmrestd"] = slurmrestd
+    bed.clock.advance(31)
+    await bed.cluster.reconcile(cast(Plane, bed.plane), other)
+    assert [kind for kind, _ in bed.fake.written] == ["users", "users_association"]
+
+
 async def test_what_a_tenant_deletes_is_there_again_within_the_resync(bed: Bed) -> None:
     await bed.reconcile(node_set(minimum=1, maximum=1))
     del bed.plane.objects["ConfigMap", "slurm-config"]
