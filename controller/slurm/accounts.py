@@ -17,6 +17,8 @@ _COMPARE_PERIOD_SECONDS = 300.0
 _COMPARE_DEADLINE_SECONDS = 15.0
 # A new QOS is begun by the first pass and complete after the second.
 _PASSES = 2
+_OF_USERS = frozenset({"users", "users_association"})
+_ALL = _OF_USERS | {"qos", "accounts_association", "associations"}
 
 
 class Accounts:
@@ -29,18 +31,21 @@ class Accounts:
         # Why users and QOS that were written before can no longer be compared; empty if they can.
         self.unread = ""
 
-    async def keep(self, rest: SlurmRest, spec: SlurmSpec) -> str:
-        """Bring users and QOS into the database; returns why they are missing, or an empty text."""
+    async def keep(self, rest: SlurmRest, spec: SlurmSpec, *, users_only: bool = False) -> str:
+        """Bring users and QOS into the database; returns why they are missing, or an empty text.
+
+        `users_only`: of the spec only the users are known, so QOS and what users may do with them stay.
+        """
         if spec.accounting is None:
             self.unread = ""
             return ""
-        wanted = (spec.users, spec.accounting.qos)
+        wanted = (spec.users, None if users_only else spec.accounting.qos)
         kept, at = self._kept or (None, 0.0)
         if kept == wanted and self._clock.monotonic() - at < _COMPARE_PERIOD_SECONDS:
             return ""
         try:
             async with asyncio.timeout(_COMPARE_DEADLINE_SECONDS):
-                written = await _write_missing(rest, spec, spec.accounting)
+                written = await _write_missing(rest, spec, spec.accounting, _OF_USERS if users_only else _ALL)
         except (SlurmError, TimeoutError) as error:
             _log.warning("accounts not written: %s", error or "no answer", extra={"tenant": self._tenant})
             too_large = isinstance(error, SlurmTooLarge)
@@ -57,10 +62,10 @@ class Accounts:
         return ""
 
 
-async def _write_missing(rest: SlurmRest, spec: SlurmSpec, accounting: AccountingSpec) -> int:
+async def _write_missing(rest: SlurmRest, spec: SlurmSpec, accounting: AccountingSpec, kinds: frozenset[str]) -> int:
     written = 0
     for _ in range(_PASSES):
-        writes = missing(spec, accounting, await rest.records(ACCOUNT))
+        writes = [write for write in missing(spec, accounting, await rest.records(ACCOUNT)) if write.kind in kinds]
         for write in writes:
             await rest.write_database(write.kind, write.body)
         written += sum(write.entries for write in writes)

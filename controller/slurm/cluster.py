@@ -141,7 +141,7 @@ class Cluster:
         self._looked = self._clock.monotonic()
         if await keeps_accounts(plane):
             rest = SlurmRest(plane, self._token_source(order.keys))
-            await self._accounts.keep(rest, replace(order.spec, accounting=AccountingSpec()))
+            await self._accounts.keep(rest, replace(order.spec, accounting=AccountingSpec()), users_only=True)
 
     async def _observe(self, plane: Plane, rest: SlurmRest | None, order: Order) -> Seen:
         # NodeSets cannot be read before their definition is up to date.

@@ -63,10 +63,18 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     if changed:
         writes.append(Write("users", {"users": [_rights(user) for user in changed]}, len(changed)))
     # Last, so that users can submit jobs also where slurmdbd refuses one of these.
-    edited = [body for quality in _preempted_first(accounting.qos) if (body := _edited(quality, there)) is not None]
+    wanted = _preempted_first((*accounting.qos, *_standard_again(accounting, there)))
+    edited = [body for quality in wanted if (body := _edited(quality, there)) is not None]
     if NOTHING not in there.qos and any(NOTHING in body.get("preempt", {}).get("list", ()) for body in edited):
         writes.append(Write("qos", {"qos": [{"name": NOTHING, "description": "stands where a QOS preempts no other"}]}, 0))
     return (*writes, *(Write("qos", {"qos": [body]}, 1) for body in edited))
+
+
+def _standard_again(accounting: AccountingSpec, there: Records) -> list[QosSpec]:
+    """QOS `normal` as slurmdbd makes it, where the Tenant has limited it and names it no more: it limits every user."""
+    named = any(quality.name == STANDARD_QOS for quality in accounting.qos)
+    record = there.qos.get(STANDARD_QOS)
+    return [QosSpec(STANDARD_QOS)] if not named and record is not None and _MARK in record.description else []
 
 
 def _preempted_first(qos: Iterable[QosSpec]) -> list[QosSpec]:

@@ -198,6 +198,21 @@ def test_limits_of_the_qos_that_is_always_there_are_written() -> None:
     assert missing(spec, AccountingSpec(qos=(normal,)), written_once) == ()
 
 
+def test_the_qos_that_is_always_there_is_as_it_was_once_the_tenant_names_it_no_more() -> None:
+    only, nothing = replace(SPEC, users=()), AccountingSpec()
+    limited = written(QosSpec("normal", 5, ("low",), None, 60, (("gres/gpu", "8"),)))
+    there = Records(qos={"normal": limited, "low": Quality("low")}, associations=ALL)
+    *_, edit = missing(only, nothing, there)
+    (body,) = edit.body["qos"]
+    assert body["limits"]["max"]["wall_clock"]["per"]["job"]["infinite"]
+    assert body["limits"]["max"]["tres"]["total"] == [{"type": "gres", "name": "gpu", "count": -1}]
+    assert (body["priority"]["number"], body["preempt"]["list"]) == (0, [NOTHING])
+    after_it = Quality(body["description"], preempts=frozenset({NOTHING}))
+    assert missing(only, nothing, replace(there, qos={"normal": after_it, NOTHING: Quality()})) == ()
+    # What sacctmgr did to it is not the Tenant's.
+    assert missing(only, nothing, replace(there, qos={"normal": Quality("Normal QOS default", frozenset({"cpu"}))})) == ()
+
+
 def test_what_sacctmgr_changed_in_a_qos_stays_until_the_tenant_changes_it() -> None:
     kept = replace(written(LIMITED), group_tres=frozenset({"node"}))
     assert after(LIMITED, kept) == []

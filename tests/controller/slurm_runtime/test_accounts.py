@@ -69,6 +69,18 @@ async def test_an_empty_database_has_everything_after_one_reconcile(bed: Bed) ->
     assert bed.database.writes == []
 
 
+async def test_of_a_cluster_of_which_only_users_are_known_qos_stay(bed: Bed) -> None:
+    limited = replace(bed.spec, accounting=AccountingSpec(qos=(QosSpec("normal", max_wall_minutes=60),)))
+    await bed.keep(limited)
+    bed.database.writes.clear()
+    known = replace(limited, users=(UserSpec("bob", 10002),), accounting=AccountingSpec())
+    for _ in range(2):
+        await bed.accounts.keep(cast(SlurmRest, bed.database), known, users_only=True)
+    assert bed.database.writes == ["users", "users_association"]
+    await bed.keep(known)
+    assert bed.database.writes == ["users", "users_association", "qos"], "the Tenant no longer limits it"
+
+
 async def test_a_database_with_more_than_is_read_is_reported_before_and_after_it_was_kept(bed: Bed) -> None:
     bed.database.error = SlurmTooLarge("the records of users take more than 4 MiB; remove some")
     missing = "users and QOS are not all in the accounting database yet: the records of users take more than 4 MiB; remove some"
