@@ -107,19 +107,23 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
 
 
 def logins(tenant: Obj, tenant_class: Obj) -> SlurmSpec | None:
-    """Of a cluster that is refused: its users, and what opens its login nodes; None if they cannot be built."""
+    """Of a cluster that is refused: its users, and what opens its login nodes; None if they cannot be built.
+
+    Login nodes that are switched off may still run, from before the refusal: nothing opens them.
+    """
     asked = section_of(section_of(section_of(tenant, "spec"), "scheduling"), "slurm")
     login = section_of(asked, "login")
     if not has_slurm(tenant):
         return None
-    name = str(tenant["metadata"]["name"])
+    name, people = str(tenant["metadata"]["name"]), ssh.users_of(tenant)
+    closed = LoginSpec(keys=False, revoked=frozenset(identity for user in people for identity in user.identities))
     made = SlurmSpec(
         tenant=name,
         cluster_name=str(asked.get("clusterName") or name),
         version="",
         images=SlurmImages(slurm="", mariadb=""),
-        login=_login(login, PodSizes(), tenant, section_of(tenant_class, "spec")) if login.get("enabled", True) else None,
-        users=ssh.users_of(tenant),
+        login=_login(login, PodSizes(), tenant, section_of(tenant_class, "spec")) if login.get("enabled", True) else closed,
+        users=people,
     )
     try:
         if made.login is not None:

@@ -11,9 +11,10 @@ from controller.decide.admit import refuse
 from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.slurm.decide.resolve import UnresolvableError, logins, resolve
+from controller.slurm.objects import render
 from controller.slurm.spec import Allotment, NodeSetSpec, SlurmSpec, UserSpec, Volume
 from tests.kit import tenantsamples as samples
-from tests.kit.slurmsamples import CASES, slurm_spec
+from tests.kit.slurmsamples import CASES, KEYS, slurm_spec
 from tests.kit.tenantsamples import case
 
 
@@ -314,11 +315,21 @@ def test_of_a_refused_cluster_the_logins_are_those_of_its_tenant() -> None:
     assert (found.login.keys, found.login.revoked) == (False, {"corp:eve"})
     assert case(with_slurm(asked), bounds).slurm_logins is not None
     assert case(with_slurm(asked), samples.tenant_class()).slurm_logins is None
-    closed = logins(with_slurm({"login": {"enabled": False}, "users": people(1)}), bounds)
-    assert closed is not None
-    assert (closed.login, len(closed.users)) == (None, 1)
     assert logins(with_slurm({"users": people(1, sshKeys=["ssh-ed25519 AAAAC3Nza"])}), samples.tenant_class()) is None
     assert logins(samples.tenant(), bounds) is None
+
+
+def test_nothing_opens_the_login_nodes_of_a_refused_cluster_that_are_switched_off() -> None:
+    """They run on as long as the cluster is refused, and had the keys and identities of before."""
+    ada = {"name": "ada", "uid": 10_000, "identities": ["corp:ada"], "sshKeys": LONG_KEYS[:1], "admin": True}
+    asked = {"login": {"enabled": False, "rootSshAuthorizedKeys": LONG_KEYS[:1]}, "users": [ada]}
+    closed = logins(with_slurm(asked), samples.tenant_class(scheduling={"modes": ["Kubernetes"]}))
+    assert closed is not None
+    assert [user.name for user in closed.users] == ["ada"]
+    files = {obj["metadata"]["name"]: obj for obj in render.logins(closed, KEYS, ("ssh-ed25519 AAAA",))}
+    assert files["slurm-authorized-keys"]["data"] == {}
+    assert files["slurm-ssh-trust"]["data"].keys() == {"user-ca.pub"}
+    assert files["bulkhead:slurm-ssh"]["subjects"] == []
 
 
 def test_an_elastic_set_may_reach_beyond_the_quota_and_is_held_back_by_the_lease() -> None:
