@@ -199,8 +199,14 @@ async def test_a_job_that_cannot_be_read_spoils_the_view(bed: Bed, name: str, ch
 
 
 async def test_records_of_other_accounts_are_not_read(bed: Bed) -> None:
-    pairs = [{"account": account, "cluster": "red", "user": user} for account, user in (("users", ""), ("team", "bob"))]
-    bed.fake.database = {"qos": [{"name": "normal"}], "associations": pairs, "users": [{"name": "root"}]}
+    bed.fake.database = {
+        "qos": [{"name": "normal"}],
+        "associations": [
+            {"account": "users", "cluster": "red", "user": ""},
+            {"account": "team", "cluster": "red", "user": "bob"},
+        ],
+        "users": [{"name": "root"}],
+    }
     assert (await bed.rest.records("users")).associations == {("red", "users", "")}
 
 
