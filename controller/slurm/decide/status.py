@@ -98,6 +98,8 @@ def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     """The Tenant's condition SlurmReady; `was`: it was ready before, so it has stopped answering and is not just starting."""
     if not on:
         rest = f"{found.leaving} workers are being released" if found.leaving else "its daemons are being removed"
+        # Otherwise what holds it up, such as a webhook of the tenant's, would be told nowhere.
+        rest = f"it is not removed yet: {found.trouble}" if found.trouble else rest
         return Verdict("False", Reason.TERMINATING, f"Slurm is switched off: {rest}")
     if found.pods.trouble is not None:
         return Verdict("False", *found.pods.trouble)

@@ -6,7 +6,7 @@ from typing import cast
 from bulkhead.api.conditions import Reason
 from controller.inside.calls import Plane
 from controller.slurm.cluster import Cluster, Order
-from controller.slurm.decide.status import READY, UNASKED, verdict
+from controller.slurm.decide.status import READY, UNASKED, Found, verdict
 from controller.slurm.keygen import make_auth_key
 from controller.slurm.spec import AccountingSpec, TopologySpec, UserSpec
 from controller.slurm.spec.keys import staged
@@ -242,6 +242,13 @@ async def test_the_condition_says_what_the_tenant_asks_for_and_does_not_get(bed:
         bed.plane.add_daemon(name)
     condition = verdict(await bed.cluster.reconcile(cast(Plane, bed.plane), order), was=False)
     assert (condition.status, condition.message) == ("True", f"{READY}; the cluster keeps its name")
+
+
+def test_the_condition_says_what_holds_up_the_removal_of_a_cluster() -> None:
+    condition = verdict(Found(trouble="the plane did not answer: a webhook refuses", plane_down=True), was=True, on=False)
+    assert (condition.status, condition.reason) == ("False", Reason.TERMINATING)
+    assert condition.message == "Slurm is switched off: it is not removed yet: the plane did not answer: a webhook refuses"
+    assert verdict(Found(leaving=2), was=True, on=False).message == "Slurm is switched off: 2 workers are being released"
 
 
 async def test_the_condition_tells_the_story(bed: Bed) -> None:
