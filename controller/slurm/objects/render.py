@@ -63,7 +63,11 @@ def render(spec: SlurmSpec, keys: SlurmKeys, trusted: tuple[str, ...] = ()) -> t
 def logins(spec: SlurmSpec, keys: SlurmKeys, trusted: tuple[str, ...] = ()) -> tuple[Obj, ...]:
     """The files that pods follow in place, and rights: keys, users, and what opens the login nodes. They restart nothing."""
     names = {KEYS, USERS, TRUST, users.AUTHORIZED_KEYS, ssh.RIGHTS}
-    return tuple(obj for obj in render(spec, keys, trusted) if obj["metadata"]["name"] in names)
+    made = tuple(obj for obj in render(spec, keys, trusted) if obj["metadata"]["name"] in names)
+    if spec.login is None or spec.certificates:
+        return made
+    # The login nodes run on, and may be of a time when users had identities.
+    return (*made, *ssh.trust(spec, spec.login, ()), *ssh.rights(spec, spec.login))
 
 
 def daemons(objects: Iterable[Obj]) -> dict[str, int]:

@@ -58,9 +58,10 @@ async def test_it_is_known_since_when_login_nodes_have_had_a_key_of_certificates
 
 async def test_of_a_cluster_of_which_only_logins_are_ordered_nothing_else_changes(bed: Bed) -> None:
     fixed, alice = node_set(minimum=1, maximum=1), UserSpec("alice", 10001, ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5",))
+    files = {"ConfigMap", "Secret", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
     for _ in range(2):
         await bed.reconcile(fixed, users=(alice, UserSpec("eve", 10002)))
-    before = {key: obj for key, obj in bed.plane.objects.items() if key[0] not in {"ConfigMap", "Secret"}}
+    before = {key: obj for key, obj in bed.plane.objects.items() if key[0] not in files}
     bed.cluster = Cluster("team-a", bed.clock, lambda _: {}, bed.board)
     bed.clock.advance(1000)
     bed.fake.calls.clear()
@@ -71,10 +72,14 @@ async def test_of_a_cluster_of_which_only_logins_are_ordered_nothing_else_change
         "slurm-keys",
         "slurm-users",
         "slurm-authorized-keys",
+        # It may be there, with identities of before.
+        "slurm-ssh-trust",
+        "bulkhead:slurm-ssh",
     }
+    assert bed.plane.objects["ConfigMap", "slurm-ssh-trust"]["data"] == {"user-ca.pub": ""}
     assert "eve" not in bed.plane.objects["ConfigMap", "slurm-users"]["data"]["passwd"]
     assert bed.fake.calls == []
-    assert {key: obj for key, obj in bed.plane.objects.items() if key[0] not in {"ConfigMap", "Secret"}} == before
+    assert {key: obj for key, obj in bed.plane.objects.items() if key[0] not in files} == before
     assert bed.cluster.spread.keys() == {key.kid for key in KEYS.auth}
 
 
