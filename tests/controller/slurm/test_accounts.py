@@ -158,7 +158,7 @@ def test_a_qos_that_the_tenant_changes_is_written_again_as_a_whole() -> None:
 
 
 def test_a_qos_whose_preempt_is_emptied_preempts_one_that_no_job_has() -> None:
-    """An empty list would leave it preempting those of before: slurmrestd takes it as no change."""
+    """An empty list would change nothing."""
     with_it, without = QosSpec("high", preempts=("low",)), QosSpec("high")
     both = {"normal": Quality(), "low": Quality("low"), "high": written(with_it)}
     only = replace(SPEC, users=())

@@ -320,7 +320,7 @@ def test_of_a_refused_cluster_the_logins_are_those_of_its_tenant() -> None:
 
 
 def test_nothing_opens_the_login_nodes_of_a_refused_cluster_that_are_switched_off() -> None:
-    """They run on as long as the cluster is refused, and had the keys and identities of before."""
+    """They run on as long as the cluster is refused, and would keep their earlier keys and identities."""
     ada = {"name": "ada", "uid": 10_000, "identities": ["corp:ada"], "sshKeys": LONG_KEYS[:1], "admin": True}
     asked = {"login": {"enabled": False, "rootSshAuthorizedKeys": LONG_KEYS[:1]}, "users": [ada]}
     closed = logins(with_slurm(asked), samples.tenant_class(scheduling={"modes": ["Kubernetes"]}))

@@ -1,4 +1,4 @@
-"""When a cluster's accounts are written, and what is said where they are not."""
+"""When a cluster's accounts are written, and what is reported where they are not."""
 
 from dataclasses import replace
 from typing import Any, cast

@@ -72,7 +72,7 @@ async def test_of_a_cluster_of_which_only_logins_are_ordered_nothing_else_change
         "slurm-keys",
         "slurm-users",
         "slurm-authorized-keys",
-        # It may be there, with identities of before.
+        # It may be there with earlier identities.
         "slurm-ssh-trust",
         "bulkhead:slurm-ssh",
     }
