@@ -15,8 +15,6 @@ from controller.slurm.spec import AccountingSpec, SlurmSpec
 _log = logging.getLogger(__name__)
 _COMPARE_PERIOD_SECONDS = 300.0
 _COMPARE_DEADLINE_SECONDS = 15.0
-# A new QOS is begun by the first pass and complete after the second.
-_PASSES = 2
 _OF_USERS = frozenset({"users", "users_association"})
 _ALL = _OF_USERS | {"qos", "accounts_association", "associations"}
 
@@ -63,12 +61,7 @@ class Accounts:
 
 
 async def _write_missing(rest: SlurmRest, spec: SlurmSpec, accounting: AccountingSpec, kinds: frozenset[str]) -> int:
-    written = 0
-    for _ in range(_PASSES):
-        writes = [write for write in missing(spec, accounting, await rest.records(ACCOUNT)) if write.kind in kinds]
-        for write in writes:
-            await rest.write_database(write.kind, write.body)
-        written += sum(write.entries for write in writes)
-        if not any(write.kind == "qos" for write in writes):
-            break
-    return written
+    writes = [write for write in missing(spec, accounting, await rest.records(ACCOUNT)) if write.kind in kinds]
+    for write in writes:
+        await rest.write_database(write.kind, write.body)
+    return sum(write.entries for write in writes)

@@ -1,6 +1,6 @@
 """Decides the writes to a cluster's accounting database: the Tenant's users, their account, the QOS of its spec. Pure.
 
-    spec, records ──> writes of missing records; once more, for the QOS that the first ones have begun
+    spec, records ──> writes of missing records
 
 Only missing records are added, and users' rights are corrected. A QOS that the Tenant has changed since it was written is
 written again: its description contains a mark of what it was written from. Limits, shares, further accounts and everything else
@@ -8,8 +8,8 @@ that admins change with sacctmgr stay as they are. Nothing is ever deleted, beca
 job. So a user that the Tenant no longer names keeps the records, but administers nothing: another person may get that name or
 number.
 
-A new QOS is begun with a mark that is not complete, and written as a whole once it was read. Only then is it known what it has
-beside that: slurmdbd keeps the record of a QOS that sacctmgr deletes, and a QOS of the same name begins with its limits.
+A new QOS is begun with a mark that is not complete. It gets its own once the account has the QOS and those that it preempts are
+there: what fails in between is written again.
 """
 
 from collections.abc import Iterable
@@ -47,13 +47,13 @@ def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tupl
     # First, so that no other write that fails leaves them.
     writes = [Write("users", {"users": [_no_rights(name) for name in removed]}, len(removed))] if removed else []
     # A QOS can name only those that exist: each of them first, and at the end the ones that it preempts.
-    writes += [Write("qos", {"qos": [_begun(quality)]}, 0) for quality in accounting.qos if quality.name not in there.qos]
+    new = [quality for quality in accounting.qos if quality.name not in there.qos]
+    writes += [Write("qos", {"qos": [_begun(quality)]}, 0) for quality in new]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
     names = list(dict.fromkeys((STANDARD_QOS, *(quality.name for quality in accounting.qos))))
     if "" not in members:
         writes.append(Write("accounts_association", _account(spec, names), 1))
-    elif any(_is_begun(there.qos.get(quality.name)) for quality in accounting.qos):
-        # Before they are complete, so that this is written again if it fails.
+    elif new or any(_is_begun(there.qos.get(quality.name)) for quality in accounting.qos):
         record = {"account": ACCOUNT, "cluster": spec.cluster_name, "user": "", "qos": names}
         writes.append(Write("associations", {"associations": [record]}, 0))
     joining = [user for user in spec.users if user.name not in members]
@@ -144,7 +144,7 @@ def _quality(found: QosSpec) -> Obj:
 
 
 def _begun(found: QosSpec) -> Obj:
-    """A QOS that preempts none yet: its mark is not complete, so that it is written again once it was read."""
+    """A QOS that preempts none yet: its mark is not complete, so that it is written again if this is all that succeeds."""
     return _quality(replace(found, preempts=())) | {"description": f"{found.name} {_MARK}"}
 
 
@@ -153,15 +153,16 @@ def _is_begun(record: Quality | None) -> bool:
 
 
 def _edited(found: QosSpec, there: Records) -> Obj | None:
-    """What to write into a QOS that is there; None if it was written from this spec.
+    """What to write into a QOS that is there or begun; None if it was written from this spec.
 
     One without a mark is as an earlier release wrote it, or as sacctmgr changed it since: only the mark is added. `normal` is
     there from the beginning, as slurmdbd made it.
     """
-    record = there.qos.get(found.name)
-    if record is None or _mark(found) in record.description.split():
+    made, record = _quality(found), there.qos.get(found.name)
+    if record is None:
+        return made
+    if _mark(found) in record.description.split():
         return None
-    made = _quality(found)
     if _MARK not in record.description and found.name != STANDARD_QOS:
         return {"name": found.name, "description": made["description"]}
     # What the Tenant no longer limits.

@@ -61,7 +61,7 @@ def bed() -> Bed:
 async def test_an_empty_database_has_everything_after_one_reconcile(bed: Bed) -> None:
     assert await bed.keep() == ""
     first = ["qos", "qos", "accounts_association", "users_association", "users"]
-    assert bed.database.writes == [*first, "associations", "qos", "qos"]
+    assert bed.database.writes == [*first, "qos", "qos"]
     assert all("bulkhead:" not in quality.description.split() for quality in bed.database.there.qos.values())
     bed.database.writes.clear()
     bed.clock.advance(301)
