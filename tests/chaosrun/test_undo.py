@@ -8,7 +8,7 @@ import pytest
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Throttled, Unauthorized, unreachable
+from bulkhead.kube.errors import Forbidden, KubeError, NotFound, NotServed, Throttled, Unauthorized, unreachable
 from bulkhead.kube.objects import ObjList
 from workstation.chaos import undo
 from workstation.chaos.planes import Unreached
@@ -98,3 +98,9 @@ async def test_a_plane_that_refuses_for_missing_rights_is_not_waited_for() -> No
     host.closed = [Forbidden(403, "Forbidden", "no")] * 2
     (text,) = await in_plane(host)
     assert ("Forbidden: no" in text, host.opened) == (True, 1)
+
+
+async def test_a_404_of_a_proxy_before_the_host_is_no_absence() -> None:
+    """Taken for one, the record is deleted, and a webhook stays in a tenant with users."""
+    host = Host(NotServed(404, "", "HTTP 404: default backend"))
+    assert await in_plane(host) == ["tenant red: 404: HTTP 404: default backend"]

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized, may_pass
+from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, NotServed, Unauthorized, may_pass
 from bulkhead.kube.objects import Resource
 from workstation.chaos import objects
 from workstation.chaos.planes import Planes, Unreached
@@ -59,6 +59,9 @@ async def _in_plane(host: Client, planes: Planes, run: str, name: str, found: li
     while True:
         try:
             tenant = await _tenant(host, name)
+        except NotServed as error:
+            # A proxy before the host answers so too: it says nothing about the tenant.
+            return [f"tenant {name}: {error}"]
         except NotFound:
             return []
         except KubeError as error:
