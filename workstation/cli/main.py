@@ -89,22 +89,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115
     words = list(sys.argv[1:] if argv is None else argv)
+    code: int = Exit.DONE
     try:
         try:
-            return _run(words)
+            code = _run(words)
         finally:
             # Notice here that the reader has gone, and not while Python exits.
             sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail(CliError("interrupted", code=Exit.INTERRUPTED), as_json=asks_json(words))
     except BrokenPipeError:
-        # The reader has gone (`| head`).
+        # The reader has gone (`| head`). A command that has come to its end keeps its exit code.
         _write_no_more()
-        return Exit.DONE
     except OSError as error:
         # What was printed cannot be written: the disk behind it is full.
         _write_no_more()
         return _fail(CliError(f"this machine: {error}"), as_json=asks_json(words))
+    return code
 
 
 def _write_no_more() -> None:

@@ -36,6 +36,15 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def let_go(stream: TextIO) -> None:
+    """Send what is still written to a stream nowhere, because its reader has gone: each further write would fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)
+
+
 def _width(stream: TextIO) -> int:
     """Columns of the terminal behind a stream."""
     try:
@@ -163,5 +172,9 @@ class Progress:
         return f"[{time.monotonic() - self._begin:5.1f}s]"
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            # Its reader has gone (`2>&1 | head`, a closed terminal): what is under way must still come to its end.
+            let_go(self._stream)

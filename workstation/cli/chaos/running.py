@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from bulkhead.kube.errors import NotFound, NotServed
 from workstation.chaos import run as running
@@ -23,7 +23,7 @@ from workstation.cli.arguments import Form, Host, Tunnelling
 from workstation.cli.chaos import show
 from workstation.cli.chaos.reach import Reach, writable
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import Progress, plain
+from workstation.cli.output import Progress, let_go
 from workstation.cli.output import document as print_document
 
 T = TypeVar("T")
@@ -66,14 +66,24 @@ def run(request: RunRequest) -> int:
     if path:
         Path(path).write_text(junit(report), encoding="utf-8")
     if request.form == "table":
-        show.report(report)
+        _told(sys.stdout, lambda: show.report(report))
+        _told(sys.stderr, lambda: show.remains(report))
     else:
-        print_document(document(report), request.form)
+        _told(sys.stdout, lambda: print_document(document(report), request.form))
     if report.left:
-        sys.stderr.write("next:  bulkhead chaos stop\n")
+        _told(sys.stderr, lambda: sys.stderr.write("next:  bulkhead chaos stop\n"))
     if report.interrupted:
         return Exit.INTERRUPTED
     return Exit.DONE if report.held else Exit.FAILED
+
+
+def _told(stream: TextIO, tell: Callable[[], object]) -> None:
+    """Print a part of a result. If its reader has gone (`| head`), the exit code still says what was found."""
+    try:
+        tell()
+        stream.flush()
+    except BrokenPipeError:
+        let_go(stream)
 
 
 def _dry(request: RunRequest) -> int:
@@ -104,14 +114,10 @@ def stop(request: StopRequest) -> int:
     """`bulkhead chaos stop`."""
     ended = eventloop.run(_guarded(lambda: _stop(request)))
     if request.form == "table":
-        for name in ended.runs:
-            print(f"run {plain(name)}: {'ended' if ended.left else 'ended and undone'}")
-        if not ended.runs and not ended.left:
-            print("no run is going on, and none has left anything")
-        for text in ended.left:
-            sys.stderr.write(f"warning: not undone: {plain(text)}\n")
+        _told(sys.stdout, lambda: show.ended(ended))
+        _told(sys.stderr, lambda: show.left(ended.left))
     else:
-        print_document({"runs": list(ended.runs), "left": list(ended.left)}, request.form)
+        _told(sys.stdout, lambda: print_document({"runs": list(ended.runs), "left": list(ended.left)}, request.form))
     return Exit.FAILED if ended.left else Exit.DONE
 
 

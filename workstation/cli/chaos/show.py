@@ -1,11 +1,13 @@
 """Plans and reports for people: every text of a cluster loses its control characters."""
 
 import sys
+from collections.abc import Iterable
 
 from workstation.chaos.experiments import EXPERIMENTS, OTHERS
 from workstation.chaos.judge import State
 from workstation.chaos.plan import Plan
 from workstation.chaos.report import Outcome, Report
+from workstation.chaos.stop import Ended
 from workstation.cli.output import heading, plain, table
 
 _STATES = {State.HELD: "held", State.VIOLATED: "VIOLATED", State.UNPROVEN: "UNPROVEN", State.SKIPPED: "skipped"}
@@ -48,10 +50,27 @@ def report(found: Report) -> None:
         _details(outcome)
     counts = ", ".join(f"{found.count(state)} {_STATES[state]}" for state in State if found.count(state))
     print(f"\n{counts or 'no experiment'}; {found.seconds:.0f} s")
+
+
+def remains(found: Report) -> None:
+    """On stderr, what the run found of earlier ones, and what it has left itself."""
     for run in found.swept:
         sys.stderr.write(f"undid run {plain(run)}, which had not undone itself\n")
-    for text in found.left:
+    left(found.left)
+
+
+def left(texts: Iterable[str]) -> None:
+    """On stderr, what could not be undone."""
+    for text in texts:
         sys.stderr.write(f"warning: not undone: {plain(text)}\n")
+
+
+def ended(found: Ended) -> None:
+    """What a stop did."""
+    for name in found.runs:
+        print(f"run {plain(name)}: {'ended' if found.left else 'ended and undone'}")
+    if not found.runs and not found.left:
+        print("no run is going on, and none has left anything")
 
 
 def _back(outcome: Outcome) -> str:

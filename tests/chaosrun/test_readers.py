@@ -1,0 +1,70 @@
+"""What a pipeline reads of a run: a reader that has gone, and a disk that is full. No server."""
+
+import os
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+from tests.chaosrun.test_report import HELD, PLAN, outcome
+from workstation.chaos.report import Report
+from workstation.cli.output import Progress
+
+VIOLATED: Final = Report(PLAN, (outcome("plane-deleted", missing="no pod"),), 1.0, left=("Tenant chaos-0a1b2c-1: no",))
+GOOD: Final = Report(PLAN, (HELD,), 1.0)
+# A command whose run says what it does, as a real one, and ends with one of the reports of this module.
+_PROGRAM: Final = """
+import sys
+from tests.chaosrun import test_readers
+from workstation.cli import main
+from workstation.cli.chaos import running
+from workstation.cli.output import Progress
+
+async def run(request):
+    with Progress() as progress:
+        for number in range(3):
+            progress.show(f"step {number}")
+    return getattr(test_readers, sys.argv[1])
+
+running._run = run
+sys.exit(main.main(["chaos", "run", "--experiment", "webhook-fails", "--yes", *sys.argv[2:]]))
+"""
+
+
+def command(*words: str, out: str = "", err: str = "") -> subprocess.CompletedProcess[str]:
+    """Run it with stdout and stderr kept, or sent to what a shell would write after `>`, or to a pipe without a reader."""
+
+    def stream(to: str) -> int:
+        if to == "gone":
+            reading, writing = os.pipe()
+            os.close(reading)
+            return writing
+        return os.open(to, os.O_WRONLY) if to else subprocess.PIPE
+
+    words = (sys.executable, "-c", _PROGRAM, *words)
+    return subprocess.run(words, stdout=stream(out), stderr=stream(err), text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(("report", "code"), [("VIOLATED", 1), ("GOOD", 0)])
+def test_a_reader_that_has_gone_changes_no_exit_code(report: str, code: int, form: str) -> None:
+    """`bulkhead chaos run … 2>&1 | head` in a shell with `pipefail`."""
+    for streams in ({"out": "gone"}, {"err": "gone"}, {"out": "gone", "err": "gone"}):
+        assert command(report, "-o", form, **streams).returncode == code, streams
+
+
+def test_progress_that_no_process_reads_ends_no_run() -> None:
+    """It would end what undoes the run, too."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        progress = Progress(stream)
+        progress.show("heard")
+        os.close(reading)
+        for text in ("unheard", "unheard, too"):
+            progress.show(text)
+
+
+def test_what_is_left_is_said_when_the_result_has_no_reader() -> None:
+    done = command("VIOLATED", out="gone")
+    assert "warning: not undone: Tenant chaos-0a1b2c-1: no\nnext:  bulkhead chaos stop\n" in done.stderr
