@@ -3,12 +3,16 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.chaosrun.test_report import HELD, PLAN, outcome
+from workstation.chaos.plan import Refused
 from workstation.chaos.report import Report
+from workstation.cli import main
+from workstation.cli.chaos import running
 from workstation.cli.output import Progress
 
 VIOLATED: Final = Report(PLAN, (outcome("plane-deleted", missing="no pod"),), 1.0, left=("Tenant chaos-0a1b2c-1: no",))
@@ -68,3 +72,30 @@ def test_progress_that_no_process_reads_ends_no_run() -> None:
 def test_what_is_left_is_said_when_the_result_has_no_reader() -> None:
     done = command("VIOLATED", out="gone")
     assert "warning: not undone: Tenant chaos-0a1b2c-1: no\nnext:  bulkhead chaos stop\n" in done.stderr
+
+
+def test_a_report_for_a_full_disk_costs_the_report_alone() -> None:
+    done = command("GOOD", "--junit", "/dev/full")
+    assert (done.returncode, "1 held" in done.stdout) == (1, True), done
+    assert done.stderr.endswith("error: --junit /dev/full: cannot be written: No space left on device\n")
+
+
+def test_a_run_without_a_report_leaves_none_of_an_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline would publish the results of last month."""
+
+    async def refused(_: object) -> Report:
+        raise Refused("an earlier run is not undone", "")
+
+    monkeypatch.setattr(running, "_run", refused)
+    path = tmp_path / "chaos.xml"
+    path.write_text("<testsuite/>")
+    words = ["chaos", "run", "--experiment", "webhook-fails", "--junit", str(path)]
+    assert main.main([*words, "--yes"]) == 2
+    assert path.read_text() == ""
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_run", None)
+    path = tmp_path / "chaos.xml"
+    path.symlink_to(tmp_path / "absent" / "chaos.xml")
+    assert main.main(["chaos", "run", "--experiment", "webhook-fails", "--yes", "--junit", str(path)]) == 1

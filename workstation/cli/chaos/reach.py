@@ -69,3 +69,12 @@ def writable(path: str) -> str:
     if os.path.isdir(path) or not os.access(folder, os.W_OK):  # noqa: PTH112
         raise CliError(f"--junit {path}: cannot be written", next_step="give a file in a folder that exists")
     return path
+
+
+def emptied(path: str) -> str:
+    """The path, whose file is empty now: a run that ends without a report leaves none of an earlier run. Raises CliError."""
+    try:
+        with open(path, "w", encoding="utf-8"):  # noqa: PTH123 - pathlib is slow to load
+            return path
+    except OSError as error:
+        raise CliError(f"--junit {path}: cannot be written: {error.strerror}", next_step="give another file") from error

@@ -21,7 +21,7 @@ from workstation.chaos.stop import Ended
 from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Form, Host, Tunnelling
 from workstation.cli.chaos import show
-from workstation.cli.chaos.reach import Reach, writable
+from workstation.cli.chaos.reach import Reach, emptied, writable
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, let_go
 from workstation.cli.output import document as print_document
@@ -62,9 +62,10 @@ def run(request: RunRequest) -> int:
     path = writable(request.junit) if request.junit else None
     if not request.confirmed:
         return _dry(request)
-    report = eventloop.run(_guarded(lambda: _run(request)))
     if path:
-        Path(path).write_text(junit(report), encoding="utf-8")
+        emptied(path)
+    report = eventloop.run(_guarded(lambda: _run(request)))
+    unwritten = _unwritten(path, report) if path else ""
     if request.form == "table":
         _told(sys.stdout, lambda: show.report(report))
         _told(sys.stderr, lambda: show.remains(report))
@@ -72,9 +73,20 @@ def run(request: RunRequest) -> int:
         _told(sys.stdout, lambda: print_document(document(report), request.form))
     if report.left:
         _told(sys.stderr, lambda: sys.stderr.write("next:  bulkhead chaos stop\n"))
+    if unwritten:
+        _told(sys.stderr, lambda: sys.stderr.write(f"error: {unwritten}\n"))
     if report.interrupted:
         return Exit.INTERRUPTED
-    return Exit.DONE if report.held else Exit.FAILED
+    return Exit.DONE if report.held and not unwritten else Exit.FAILED
+
+
+def _unwritten(path: str, report: Report) -> str:
+    """Write the report for a pipeline: why it could not be written, or an empty text. The result is printed in any case."""
+    try:
+        Path(path).write_text(junit(report), encoding="utf-8")
+    except OSError as error:
+        return f"--junit {path}: cannot be written: {error.strerror}"
+    return ""
 
 
 def _told(stream: TextIO, tell: Callable[[], object]) -> None:
