@@ -12,6 +12,7 @@ from workstation.chaos.faults import floods, hogs
 from workstation.chaos.judge import Limits, Proof, State, judge
 from workstation.chaos.plan import Facts, Order, plan
 from workstation.chaos.report import Outcome, Report, document, junit, skipped
+from workstation.cli.chaos import show
 
 NASTY = "\x1b[31m\x00<&>\ud800\uffff" + "x" * 5000
 NAMES = ("webhook-fails", "plane-deleted", "objects-flood", "cpu-hog")
@@ -62,6 +63,26 @@ def test_junit_stays_xml_whatever_a_cluster_says() -> None:
     kinds = [[child.tag for child in case if child.tag != "system-out"] for case in root]
     assert kinds == [[], ["failure"], ["error"], ["skipped"], ["error"]]
     assert [case.get("name") for case in root] == [*NAMES, "undo"]
+
+
+def test_a_run_that_broke_nothing_is_no_suite_that_passes() -> None:
+    """Pipelines take skipped tests for good ones."""
+    why = "the cluster is not well without any fault"
+    report = Report(PLAN, tuple(skipped(BY_NAME[name], why) for name in NAMES), 60.0, ended=why)
+    root = ET.fromstring(junit(report))  # noqa: S314 - our own
+    assert {key: root.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "5",
+        "failures": "0",
+        "errors": "1",
+        "skipped": "4",
+    }
+    (error,) = root.iter("error")
+    assert (root[-1].get("name"), error.text) == ("run", why)
+
+
+def test_a_run_that_ended_after_its_last_experiment_says_why_it_has_not_held(capsys: pytest.CaptureFixture[str]) -> None:
+    show.report(Report(PLAN, (HELD,), 1.0, ended="the lease was lost"))
+    assert "the run ended early: the lease was lost" in capsys.readouterr().out
 
 
 def test_the_counts_are_those_of_the_report() -> None:

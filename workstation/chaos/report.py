@@ -144,18 +144,24 @@ def _figures(found: Figures) -> Mapping[str, Any]:
 
 def junit(report: Report) -> str:
     """The report for pipelines that read JUnit: one test case for each experiment."""
-    suite = ET.Element("testsuite", name="bulkhead chaos", tests=str(len(report.outcomes)), time=f"{report.seconds:.1f}")
+    suite = ET.Element("testsuite", name="bulkhead chaos", time=f"{report.seconds:.1f}")
     suite.set("failures", str(report.count(State.VIOLATED)))
-    suite.set("errors", str(report.count(State.UNPROVEN) + bool(report.left)))
+    # Skipped experiments alone would be a suite that passes.
+    others: list[tuple[str, str, tuple[str, ...]]] = []
+    if report.ended:
+        others.append(("run", "the run ended early", (report.ended,)))
+    if report.left:
+        others.append(("undo", "not everything was undone", report.left))
+    suite.set("tests", str(len(report.outcomes) + len(others)))
+    suite.set("errors", str(report.count(State.UNPROVEN) + len(others)))
     suite.set("skipped", str(report.count(State.SKIPPED)))
     for outcome in report.outcomes:
         case = ET.SubElement(suite, "testcase", classname="bulkhead.chaos", name=outcome.experiment.name)
         case.set("time", f"{outcome.seconds:.1f}")
         _result(case, outcome)
-    if report.left:
-        case = ET.SubElement(suite, "testcase", classname="bulkhead.chaos", name="undo")
-        _text(ET.SubElement(case, "error", message="not everything was undone"), report.left)
-        suite.set("tests", str(len(report.outcomes) + 1))
+    for name, message, lines in others:
+        case = ET.SubElement(suite, "testcase", classname="bulkhead.chaos", name=name)
+        _text(ET.SubElement(case, "error", message=message), lines)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 

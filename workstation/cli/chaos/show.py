@@ -48,6 +48,8 @@ def report(found: Report) -> None:
     )
     for outcome in found.outcomes:
         _details(outcome)
+    if found.ended:
+        print(f"\nthe run ended early: {plain(found.ended, 600)}")
     counts = ", ".join(f"{found.count(state)} {_STATES[state]}" for state in State if found.count(state))
     print(f"\n{counts or 'no experiment'}; {found.seconds:.0f} s")
 
