@@ -62,10 +62,12 @@ async def conduct(stage: Stage, experiment: Experiment, baseline: tuple[float, f
     missing = await _lifted(scene, fault) or await _recovered(stage, scene, fault, seconds)
     recovered_after = measure.now() - lifted
     await asyncio.sleep(_SETTLE_SECONDS)
+    end = measure.now()
+    await stage.samples.answered(end, stage.plan.request_seconds)
     seen = Seen(
         proofs=proofs,
         before=judge.figures(stage.samples.found, *baseline),
-        during=judge.figures(stage.samples.found, begin, measure.now()),
+        during=judge.figures(stage.samples.found, begin, end),
         pods_before=pods_before,
         pods_after=await observe.pods(stage.host, stage.namespace),
         excused=HOST if experiment.platform else scene.target,

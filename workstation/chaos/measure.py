@@ -20,6 +20,9 @@ PERIOD_SECONDS: Final = 0.1
 _MAX_SAMPLES: Final = 1_000_000
 _LINE_BYTES: Final = 64 * 1024
 _END_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.05
+# How long after the time of a request its end may be heard of.
+_LATE_SECONDS: Final = 2.0
 # How late the prober may use former credentials; they are renewed a minute before their end.
 _RENEWAL_SECONDS: Final = 1.0
 
@@ -44,22 +47,42 @@ class Samples:
         self.found: list[Sample] = []
         # Why there are no more; empty while the prober runs.
         self.broken = ""
+        # Requests that have begun and not ended: when, and to whom.
+        self._open: set[tuple[float, str]] = set()
 
     def add(self, line: bytes) -> None:
         """Keep one line of the prober; other text is ignored."""
         try:
             found = mapping(json.loads(line))
-            sample = Sample(
-                float(found["at"]),
-                text(found["subject"]),
-                float(found["seconds"]),
-                text(found["error"]),
-                write=found.get("write") is True,
-            )
+            at, subject = float(found["at"]), text(found["subject"])
+            if "seconds" not in found:
+                if len(self._open) < _MAX_SAMPLES:
+                    self._open.add((at, subject))
+                return
+            sample = Sample(at, subject, float(found["seconds"]), text(found["error"]), write=found.get("write") is True)
         except (ValueError, KeyError, TypeError, RecursionError):
             return
+        self._open.discard((at, subject))
         if len(self.found) < _MAX_SAMPLES:
             self.found.append(sample)
+
+    async def answered(self, end: float, seconds: float) -> None:
+        """Wait until all requests that began by `end` have ended, each of which may take `seconds`.
+
+        A server that hangs at the end of a fault has answered nothing, so no sample shows it before. A request that has not
+        ended then has failed.
+        """
+        deadline = end + seconds + _LATE_SECONDS
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            waiting = sorted(begun for begun in self._open if begun[0] <= end)
+            if self.broken or not waiting:
+                return
+            if now() >= deadline:
+                break
+        for at, subject in waiting:
+            self._open.discard((at, subject))
+            self.found.append(Sample(at, subject, now() - at, "it was not answered"))
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
 """Reads and writes each API at a steady rate, and prints how long each request took: a process of its own.
 
-    parent ── a line of JSON: APIs with credentials, period ──> stdin      stdout ──> a line of JSON for each request
+    parent ── a line of JSON: APIs with credentials, period ──> stdin      stdout ──> two lines of JSON for each request:
+           │                                                                          it begins, it has ended
            └─ further lines: other credentials for one of them ──┘
 
 It is a process apart so that the work of the faults does not delay its clock. Requests begin at their time, whether or not the
@@ -89,22 +90,22 @@ class Probing:
     async def _ask(self, count: int) -> None:
         begin, error = time.monotonic(), ""
         write = self._writes and count % _WRITE_EACH == 0
-        async with self._turn:
-            try:
-                async with asyncio.timeout(self._seconds):
-                    if write:
-                        await self._client.patch(
-                            kinds.CONFIG_MAPS, self._name, {"data": {"count": str(count)}}, self._namespace
-                        )
-                    else:
-                        await self._client.get(kinds.CONFIG_MAPS, self._name, self._namespace)
-            except TimeoutError:
-                error = f"no answer within {self._seconds:g} s"
-            except KubeError as failure:
-                error = str(failure)[:_ERROR_CHARACTERS] or type(failure).__name__
-        seconds = time.monotonic() - begin
-        line = {"at": begin, "subject": self.subject, "seconds": seconds, "error": error, "write": write}
-        sys.stdout.write(json.dumps(line) + "\n")
+        self._say({"at": begin})
+        try:
+            # The wait for its turn counts: each request ends within its time, so that the parent knows when all have.
+            async with asyncio.timeout(self._seconds), self._turn:
+                if write:
+                    await self._client.patch(kinds.CONFIG_MAPS, self._name, {"data": {"count": str(count)}}, self._namespace)
+                else:
+                    await self._client.get(kinds.CONFIG_MAPS, self._name, self._namespace)
+        except TimeoutError:
+            error = f"no answer within {self._seconds:g} s"
+        except KubeError as failure:
+            error = str(failure)[:_ERROR_CHARACTERS] or type(failure).__name__
+        self._say({"at": begin, "seconds": time.monotonic() - begin, "error": error, "write": write})
+
+    def _say(self, line: Mapping[str, Any]) -> None:
+        sys.stdout.write(json.dumps({"subject": self.subject, **line}) + "\n")
         sys.stdout.flush()
 
 

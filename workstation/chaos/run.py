@@ -180,6 +180,7 @@ class _Running:
             begin = measure.now()
             await asyncio.sleep(made.baseline_seconds)
             end = measure.now()
+            await samples.answered(end, made.request_seconds)
             why = judge.unfit(judge.figures(samples.found, begin, end), (*sorted(made.neighbours), HOST))
             if not why:
                 return begin, end
