@@ -77,8 +77,8 @@ class LeaderLease:
             if self.held:
                 await self.release()
 
-    async def acquire(self) -> None:
-        """Return when the lease is ours, however long that takes."""
+    async def acquire(self, *, hopeless: Callable[[BaseException], bool] = lambda _: False) -> None:
+        """Return when the lease is ours, however long that takes. An error that is `hopeless` is raised and not waited out."""
         self.lost.clear()
         while True:
             self._renewed = self._elapsed()
@@ -86,6 +86,8 @@ class LeaderLease:
                 async with asyncio.timeout(self._deadline / 2):
                     taken = await self._claim()
             except (KubeError, TimeoutError) as error:
+                if hopeless(error):
+                    raise
                 _log.warning("lease not reached: %s", error, extra={"lease": self._name})
                 taken = False
             if taken:

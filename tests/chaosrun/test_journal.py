@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
+import re
+from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Throttled, Unavailable
 from tests.kit.background import background
 from workstation.chaos import journal, objects
 from workstation.chaos.journal import Busy, Journal, leased
@@ -34,6 +38,47 @@ async def test_a_lease_of_another_run_is_not_deleted(host_client: Client, namesp
     async with leased(host_client, namespace, "one", quiet):
         await journal.drop_lease(host_client, namespace, "two")
         assert await journal.holder_of(host_client, namespace) == "one"
+
+
+class Refusing:
+    """A host without the lease, which takes none."""
+
+    def __init__(self, error: KubeError) -> None:
+        self._error = error
+
+    async def get(self, *_: object) -> Obj:
+        raise NotFound(404, "NotFound", 'leases.coordination.k8s.io "bulkhead-chaos" not found')
+
+    async def create(self, *_: object) -> Obj:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden(403, "Forbidden", 'leases.coordination.k8s.io is forbidden: User "x" cannot create resource "leases"'),
+        NotFound(404, "NotFound", 'namespaces "nowhere" not found'),
+    ],
+)
+async def test_what_keeps_the_lease_from_being_written_is_said_at_once(error: KubeError) -> None:
+    """And not, after 45 s, that another run is going on."""
+    async with asyncio.timeout(1):
+        with pytest.raises(type(error), match=re.escape(error.args[0])):
+            async with leased(cast("Any", Refusing(error)), "nowhere", "one", quiet):
+                pytest.fail("without a lease")
+
+
+async def test_a_host_that_does_not_answer_is_not_another_run() -> None:
+    with pytest.raises(Unavailable, match="the lease system/bulkhead-chaos was not written"):
+        async with leased(cast("Any", Refusing(Throttled(429, "", "later"))), "system", "one", quiet, patience=0.1):
+            pytest.fail("without a lease")
+
+
+async def test_a_namespace_that_there_is_not_is_named(host_client: Client) -> None:
+    async with asyncio.timeout(20):
+        with pytest.raises(NotFound, match='namespaces "nowhere" not found'):
+            async with leased(host_client, "nowhere", "one", quiet):
+                pytest.fail("without a lease")
 
 
 async def test_what_is_intended_stands_in_the_record_before_it_is_done(host_client: Client, namespace: str) -> None:

@@ -15,7 +15,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized
+from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unauthorized, unreachable
 from bulkhead.kube.lease import LeaderLease
 from workstation.chaos import objects, undo
 from workstation.chaos.record import KEY, Entry, Record, Unreadable, decode, encode, is_own_tenant, with_entries, with_note
@@ -41,7 +41,10 @@ class Busy(Exception):  # noqa: N818 - reads as a sentence: except Busy
 async def leased(
     host: Client, namespace: str, identity: str, say: Say, *, patience: float = PATIENCE_SECONDS
 ) -> AsyncIterator[LeaderLease]:
-    """The lease for the duration of a block; at its end it is deleted. Raises Busy if another run holds it."""
+    """The lease for the duration of a block; at its end it is deleted.
+
+    Raises Busy if another run holds it, and KubeError if this user, or this namespace, can have none.
+    """
     lease = LeaderLease(
         host, namespace, objects.LEASE, identity, duration=LEASE_SECONDS, renew_deadline=_LOSE_SECONDS, retry=_RENEW_SECONDS
     )
@@ -50,8 +53,10 @@ async def leased(
         say(f"run {holder} holds the lease: waiting until it ends, or has been dead for {LEASE_SECONDS:g} s")
     try:
         async with asyncio.timeout(patience):
-            await lease.acquire()
+            await lease.acquire(hopeless=_is_hopeless)
     except TimeoutError:
+        if not lease.holder:
+            raise unreachable(f"the lease {namespace}/{objects.LEASE} was not written within {patience:g} s") from None
         raise Busy(lease.holder) from None
     renewal = asyncio.create_task(lease.renew())
     try:
@@ -60,6 +65,12 @@ async def leased(
         renewal.cancel()
         await asyncio.wait([renewal])
         await asyncio.shield(asyncio.ensure_future(drop_lease(host, namespace, identity)))
+
+
+def _is_hopeless(error: BaseException) -> bool:
+    """Whether the lease will not be written later either. One that was deleted between a read and a write will."""
+    no_namespace = isinstance(error, NotFound) and error.message.startswith("namespaces ")
+    return no_namespace or isinstance(error, Forbidden)
 
 
 async def holder_of(host: Client, namespace: str) -> str:
