@@ -165,6 +165,7 @@ class _Running:
                 ground.host, planes[made.target], made, ground.namespace, self._limits, self._book, samples, ground.say
             )
             for experiment in made.experiments:
+                await self._confirmed()
                 self.outcomes.append(await conduct(stage, experiment, baseline))
                 if samples.broken:
                     raise Stopped(samples.broken)
@@ -192,16 +193,25 @@ class _Running:
         for name in made.creates:
             self._ground.say(f"creating tenant {name}")
             await host.create(kinds.TENANTS, objects.tenant(made, name))
-        ready = await self._ready()
+        return await self._ready() | await self._confirmed()
+
+    async def _confirmed(self) -> dict[str, Obj]:
+        """The target that was named, as it is now; empty if the run created it. Raises Stopped if it is not that one any more.
+
+        Some experiments find what they break by the tenant's name, and a run is long.
+        """
+        made = self._plan
         if made.own_target:
-            return ready
+            return {}
         try:
-            target = await host.get(kinds.TENANTS, made.target)
+            target = await self._ground.host.get(kinds.TENANTS, made.target)
         except NotFound as error:
             raise Stopped(f"tenant {made.target} is gone") from error
         if str(target["metadata"]["uid"]) != made.target_uid:
             raise Stopped(f"tenant {made.target} is another one than the one that was confirmed")
-        return ready | {made.target: target}
+        if target["metadata"].get("deletionTimestamp"):
+            raise Stopped(f"tenant {made.target} is being deleted")
+        return {made.target: target}
 
     async def _ready(self) -> dict[str, Obj]:
         host, made = self._ground.host, self._plan
