@@ -28,7 +28,8 @@ def main(number: int, kubeconfig: str) -> int:
         try:
             return await real(self, method, path, **more)
         finally:
-            if method != "GET":
+            # A review asks for rights; the server keeps none.
+            if method != "GET" and not path.endswith("/selfsubjectaccessreviews"):
                 count += 1
                 os.write(2, f"write {method} {path}\n".encode())
                 if count == number:

@@ -6,9 +6,8 @@ import pytest
 
 from bulkhead.kube import resources as kinds
 from tests.chaosrun.bed import TARGET, Bed, left
+from tests.chaosrun.test_lacking import role_of_the_page
 from tests.chaosrun.test_run import SHORT
-from tests.docs.pages import yaml_blocks
-from tests.kit import yamlfiles
 from tests.kit.commandline import finish, start
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
@@ -18,13 +17,7 @@ USER = "chaos-pipeline"
 
 
 async def test_a_pipeline_with_these_rights_runs_and_undoes(bed: Bed, apiservers: Pair, tmp_path: Path) -> None:
-    (role,) = [
-        obj
-        for block in yaml_blocks()
-        if block.page == "docs/chaos.md"
-        for obj in yamlfiles.documents(block.text)
-        if obj["kind"] == "ClusterRole"
-    ]
+    role = role_of_the_page()
     await bed.host.apply(kinds.CLUSTER_ROLES, role)
     binding = {
         "metadata": {"name": USER},

@@ -18,7 +18,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
-from workstation.chaos import journal, judge, measure, objects, observe, plan, report, undo
+from workstation.chaos import journal, judge, measure, objects, observe, plan, report, rights, undo
 from workstation.chaos.experiment import Stage, conduct
 from workstation.chaos.journal import Journal
 from workstation.chaos.judge import HOST, Limits
@@ -54,7 +54,14 @@ class Ground:
 async def prepare(ground: Ground, order: Order) -> Plan:
     """What a run would do. Reads only. Raises Refused and KubeError."""
     facts = await observe.facts(ground.host, ground.namespace)
-    return plan.plan(order, facts, f"chaos-{secrets.token_hex(3)}")
+    made = plan.plan(order, facts, f"chaos-{secrets.token_hex(3)}")
+    lacking = await rights.lacking(ground.host, made, ground.namespace)
+    if lacking:
+        cause = f"this kubeconfig may not {', '.join(map(str, lacking))}"
+        if order.acts:
+            raise Refused(cause, "ask an admin of the host for ClusterRole bulkhead-chaos, as docs/chaos.md has it")
+        ground.say(f"{cause}: with --yes the run is refused")
+    return made
 
 
 async def run(ground: Ground, made: Plan, limits: Limits) -> Report:

@@ -110,8 +110,8 @@ def _dry(request: RunRequest) -> int:
 
 async def _planned(request: RunRequest) -> Plan:
     async with connection.host_client(request.host) as client:
-        reach = Reach(request.host, client, request.tunnel)
-        return await running.prepare(Ground(client, reach, request.namespace, lambda _: None), request.order)
+        ground = Ground(client, Reach(request.host, client, request.tunnel), request.namespace, show.warning)
+        return await running.prepare(ground, request.order)
 
 
 async def _run(request: RunRequest) -> Report:

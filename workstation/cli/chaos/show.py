@@ -64,7 +64,12 @@ def remains(found: Report) -> None:
 def left(texts: Iterable[str]) -> None:
     """On stderr, what could not be undone."""
     for text in texts:
-        sys.stderr.write(f"warning: not undone: {plain(text)}\n")
+        warning(f"not undone: {text}")
+
+
+def warning(text: str) -> None:
+    """On stderr, what is worth knowing beside a result."""
+    sys.stderr.write(f"warning: {plain(text, 2000)}\n")
 
 
 def ended(found: Ended) -> None:
