@@ -62,7 +62,8 @@ async def pods(host: Client, namespace: str) -> dict[str, Pods]:
     for pod in listed.items:
         marks = mapping(pod["metadata"].get("labels"))
         tenant = text(marks.get(labels.TENANT))
-        here = pod["metadata"].get("namespace") == names.plane_namespace(tenant) if tenant else False
+        # Whoever runs pods on the host may label them so, also with what no tenant can be called.
+        here = tenant and names.tenant_of_plane(text(pod["metadata"].get("namespace"))) == tenant
         if here and marks.get(labels.COMPONENT) in _COMPONENTS:
             by_subject.setdefault(tenant, []).append(pod)
     by_subject[HOST] = await controllers(host, namespace)
