@@ -15,6 +15,8 @@ from workstation.chaos.plan import Facts, TenantFact
 from workstation.chaos.record import is_own_tenant
 
 _COMPONENTS: Final = frozenset({"plane", "syncer", "dns"})
+# As the chart calls the container.
+_CONTROLLER: Final = "controller"
 _MAX_CONTAINERS: Final = 32
 
 
@@ -82,10 +84,10 @@ def restarts_of(pod: Mapping[str, Any]) -> int:
 
 
 def _image(pod: Mapping[str, Any]) -> str:
-    for container in mappings(mapping(pod.get("spec")).get("containers"), _MAX_CONTAINERS):
-        if container.get("image"):
-            return text(container["image"])
-    return ""
+    """The controller's image; a mesh may have put a container of its own in front."""
+    containers = mappings(mapping(pod.get("spec")).get("containers"), _MAX_CONTAINERS)
+    ordered = sorted(containers, key=lambda container: container.get("name") != _CONTROLLER)
+    return next((image for container in ordered if (image := text(container.get("image")))), "")
 
 
 def waits_for(tenant: Obj) -> str:
