@@ -28,6 +28,7 @@ from bulkhead.kube.proxy import RawConnection
 from workstation.cli import connection
 from workstation.cli.arguments import Host, Tunnelling
 from workstation.cli.failures import CliError
+from workstation.cli.renewal import LastingClient
 
 _API_PORT: Final = 6443  # of kube-apiserver in the pod
 _PROBE_SECONDS: Final = 3.0
@@ -110,10 +111,15 @@ def _running(host: Host, tenant: str) -> Iterator[int]:
 
 
 class Tunnel:
-    """A local port that leads to one tenant's plane."""
+    """A local port that leads to one tenant's plane.
 
-    def __init__(self, host: Host, tenant: str) -> None:
-        self._client = connection.host_client(host)
+    With an open `client` it asks the host through that one. Without, it has its own, and asks the user's plugin for credentials
+    at once, which blocks.
+    """
+
+    def __init__(self, host: Host, tenant: str, client: LastingClient | None = None) -> None:
+        self._client = client or connection.host_client(host)
+        self._owned = client is None
         self._namespace = names.plane_namespace(tenant)
         self._tenant = tenant
         self._server: asyncio.Server | None = None
@@ -121,7 +127,8 @@ class Tunnel:
 
     async def start(self) -> int:
         """Open the local port. A first connection reports at once what is wrong, because a later report might not be read."""
-        await self._client.__aenter__()
+        if self._owned:
+            await self._client.__aenter__()
         await (await self._open(looking=0.0)).close()
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
         port: int = self._server.sockets[0].getsockname()[1]
@@ -134,7 +141,8 @@ class Tunnel:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._client.__aexit__(None, None, None)
+        if self._owned:
+            await self._client.__aexit__(None, None, None)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -14,6 +14,7 @@ from workstation.cli import connection, tunnel
 from workstation.cli.arguments import Host, Tunnelling
 from workstation.cli.credentials import certificate, document
 from workstation.cli.failures import CliError
+from workstation.cli.renewal import LastingClient
 
 _SECONDS: Final = 15.0
 _ANSWER_BYTES: Final = 32 << 20
@@ -25,7 +26,7 @@ _PAUSE_SECONDS: Final = 2.0
 class Reach:
     """Opens the planes of one host's tenants."""
 
-    def __init__(self, host: Host, client: Client, tunnelling: Tunnelling) -> None:
+    def __init__(self, host: Host, client: LastingClient, tunnelling: Tunnelling) -> None:
         self._host = host
         self._client = client
         self._tunnelling = tunnelling
@@ -57,7 +58,8 @@ class Reach:
         """The kubeconfig, through a tunnel if its server does not answer from here."""
         if self._tunnelling == "never" or (self._tunnelling == "auto" and await asyncio.to_thread(tunnel.answers, data)):
             return data
-        way = tunnel.Tunnel(self._host, name)
+        # With the run's own client: a plugin that takes long would hold up the lease, and the faults with it.
+        way = tunnel.Tunnel(self._host, name, self._client)
         port = await way.start()
         stack.push_async_callback(way.stop)
         return tunnel.through(data, port)
