@@ -99,3 +99,34 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path: Pat
     path = tmp_path / "chaos.xml"
     path.symlink_to(tmp_path / "absent" / "chaos.xml")
     assert main.main(["chaos", "run", "--experiment", "webhook-fails", "--yes", "--junit", str(path)]) == 1
+
+
+_CLOSED: Final = """
+import asyncio, os, signal, sys
+from workstation.cli.chaos.running import _guarded
+
+async def call():
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.2)
+    except asyncio.CancelledError:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.2)
+        print("undid")
+        raise
+
+if sys.argv[1:]:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+try:
+    asyncio.run(_guarded(call))
+    print("went on")
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+
+@pytest.mark.parametrize(("words", "said"), [((), "undid\nended\n"), (("nohup",), "went on\n")])
+def test_a_terminal_that_is_closed_ends_a_run_as_ctrl_c_does(words: tuple[str, ...], said: str) -> None:
+    """A lost ssh connection left the fault in place until `chaos stop`; what `nohup` started goes on."""
+    done = subprocess.run([sys.executable, "-c", _CLOSED, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, said), done.stderr

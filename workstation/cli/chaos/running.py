@@ -141,11 +141,10 @@ async def _stop(request: StopRequest) -> Ended:
 
 
 async def _guarded(call: Callable[[], Awaitable[T]]) -> T:
-    """Turn SIGTERM into the same as Ctrl-C, and refusals into errors of the command line."""
+    """Turn SIGTERM and a closed terminal into the same as Ctrl-C, and refusals into errors of the command line."""
     task = asyncio.current_task()
     if task is not None:
-        with contextlib.suppress(NotImplementedError, RuntimeError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        _heed(task)
     try:
         return await call()
     except Refused as error:
@@ -160,3 +159,18 @@ async def _guarded(call: Callable[[], Awaitable[T]]) -> T:
         raise CliError(f"{error}", next_step="give Bulkhead's namespace with --namespace", code=Exit.NOT_FOUND) from error
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def _heed(task: "asyncio.Task[object]") -> None:
+    loop = asyncio.get_running_loop()
+
+    def closed() -> None:
+        # The kernel sends it, and the shell once more: the second one must not end what undoes the run.
+        if not task.cancelling():
+            task.cancel()
+
+    with contextlib.suppress(NotImplementedError, RuntimeError):
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        # What was started with `nohup` goes on without its terminal.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, closed)
