@@ -10,6 +10,7 @@ from workstation.chaos.faults.table import FAULTS
 from workstation.chaos.plan import Facts, Order, Refused, TenantFact, Why, plan
 from workstation.chaos.record import is_own_tenant
 from workstation.chaos.report import plan_document
+from workstation.cli.chaos import show
 
 RUN = "chaos-0a1b2c"
 RED = TenantFact("uid-red", ready=True)
@@ -27,6 +28,7 @@ def test_a_plan_names_all_that_will_be_touched() -> None:
         "target": f"{RUN}-1",
         "targetIsCreated": True,
         "creates": [f"{RUN}-1", f"{RUN}-2", f"{RUN}-3"],
+        "namespaceInEach": f"bulkhead-{RUN}",
         "class": "standard",
         "image": "bulkhead:1",
         "baselineSeconds": 30.0,
@@ -34,6 +36,14 @@ def test_a_plan_names_all_that_will_be_touched() -> None:
         "requestSeconds": 5.0,
         "estimatedSeconds": 190,
     }
+
+
+def test_a_plan_for_people_names_what_is_made_in_a_tenant_of_other_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """The experiment's own line does not: `plane-deleted` alone makes a namespace there, too."""
+    show.plan(plan(Order(("plane-deleted",), target="red", confirmed="red"), FACTS, RUN))
+    shown = capsys.readouterr().out
+    for text in ("breaks tenant red, WHICH IT DOES NOT CREATE", f"creates namespace bulkhead-{RUN} in each", "a certificate"):
+        assert text in shown
 
 
 def test_its_own_tenants_are_called_as_what_undoes_it_wants_them_to_be() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from workstation.chaos import objects
 from workstation.chaos.experiments import OTHERS, Experiment
 from workstation.chaos.judge import Figures, State, Subject, Verdict
 from workstation.chaos.plan import Plan
@@ -66,6 +67,7 @@ def plan_document(plan: Plan) -> Mapping[str, Any]:
         "target": plan.target,
         "targetIsCreated": plan.own_target,
         "creates": list(plan.creates),
+        "namespaceInEach": objects.space(plan.run),
         "class": plan.class_name,
         "image": plan.image,
         "baselineSeconds": plan.baseline_seconds,

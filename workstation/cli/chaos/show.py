@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from workstation.chaos.experiments import EXPERIMENTS, OTHERS
 from workstation.chaos.judge import State
+from workstation.chaos.objects import space
 from workstation.chaos.plan import Plan
 from workstation.chaos.report import Outcome, Report
 from workstation.chaos.stop import Ended
@@ -30,6 +31,8 @@ def plan(made: Plan) -> None:
     whose = "which it creates" if made.own_target else "WHICH IT DOES NOT CREATE: its users notice each fault"
     print(f"  breaks tenant {made.target}, {whose}")
     print(f"  measures {', '.join(made.neighbours)} and the host, for {made.baseline_seconds:g} s before the first fault")
+    print(f"  creates namespace {space(made.run)} in each of these tenants for what it reads and writes there, and deletes it")
+    print("  requests a certificate for an hour for each of these tenants")
     print("  writes one ConfigMap and one Lease in Bulkhead's namespace, and deletes them at its end")
     heading("EXPERIMENTS")
     for number, experiment in enumerate(made.experiments, 1):
