@@ -1,6 +1,7 @@
 """What a pipeline reads of a run: a reader that has gone, and a disk that is full. No server."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,3 +131,16 @@ def test_a_terminal_that_is_closed_ends_a_run_as_ctrl_c_does(words: tuple[str, .
     """A lost ssh connection left the fault in place until `chaos stop`; what `nohup` started goes on."""
     done = subprocess.run([sys.executable, "-c", _CLOSED, *words], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, said), done.stderr
+
+
+def test_the_pipeline_of_the_page_has_the_exit_code_of_its_run_and_stops_it(tmp_path: Path) -> None:
+    """With `chaos stop` as its last line, a run that was VIOLATED passed, and in a shell with `-e` nothing was stopped."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "chaos.md").read_text()
+    (script,) = [block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "--junit" in block]
+    command = tmp_path / "bulkhead"
+    command.write_text(f'#!/bin/sh\necho "$2" >> {tmp_path}/called\ntest "$2" = stop\n')
+    command.chmod(0o755)
+    for shell in (["sh", "-c"], ["sh", "-ec"], ["bash", "-eo", "pipefail", "-c"]):
+        done = subprocess.run([*shell, script], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=False, timeout=60)
+        assert done.returncode == 1
+    assert (tmp_path / "called").read_text().split() == ["run", "stop"] * 3
