@@ -23,8 +23,8 @@ async def test_it_measures_at_a_steady_rate_also_while_a_server_hangs(file_serve
         await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": NAME}}, "default")
         async with measuring([Api("a", client, "default", NAME, writes=True, seconds=DEADLINE)]) as samples:
             await until(lambda: _at_least(samples, 25), "samples")
-            begin = measure.now()
             file_server.signal("kube-apiserver", signal.SIGSTOP)
+            begin = measure.now()
             await asyncio.sleep(DEADLINE + 2)
             end = measure.now()
             file_server.signal("kube-apiserver", signal.SIGCONT)
