@@ -79,13 +79,13 @@ async def test_a_run_that_could_not_undo_itself_is_refused_before_it_creates_any
     rules = [dict(rule) for rule in role_of_the_page()["rules"]]
     rules[0]["verbs"] = [verb for verb in rules[0]["verbs"] if verb != "delete"]
     host = Host(rules)
-    said: list[str] = []
-    ground = Ground(cast("Any", host), cast("Any", host), SYSTEM, said.append)
+    reported: list[str] = []
+    ground = Ground(cast("Any", host), cast("Any", host), SYSTEM, reported.append)
     with pytest.raises(Refused, match=r"may not delete tenants\.bulkhead\.dev"):
         await run.prepare(ground, order())
-    assert said == []
+    assert reported == []
     await run.prepare(ground, order(acts=False))
-    assert said == ["this kubeconfig may not delete tenants.bulkhead.dev: with --yes the run is refused"]
+    assert reported == ["this kubeconfig may not delete tenants.bulkhead.dev: with --yes the run is refused"]
 
 
 async def test_a_host_that_does_not_say_who_may_what_does_not_refuse() -> None:

@@ -126,11 +126,11 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize(("words", "said"), [((), "undid\nended\n"), (("nohup",), "went on\n")])
-def test_a_terminal_that_is_closed_ends_a_run_as_ctrl_c_does(words: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(("words", "printed"), [((), "undid\nended\n"), (("nohup",), "went on\n")])
+def test_a_terminal_that_is_closed_ends_a_run_as_ctrl_c_does(words: tuple[str, ...], printed: str) -> None:
     """A lost ssh connection left the fault in place until `chaos stop`; what `nohup` started goes on."""
     done = subprocess.run([sys.executable, "-c", _CLOSED, *words], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (0, said), done.stderr
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
 
 
 def test_the_pipeline_of_the_page_has_the_exit_code_of_its_run_and_stops_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ _MAX_SAMPLES: Final = 1_000_000
 _LINE_BYTES: Final = 64 * 1024
 _END_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.05
-# How long after the time of a request its end may be heard of.
+# How long after its time the end of a request may be read.
 _LATE_SECONDS: Final = 2.0
 # How late the prober may use former credentials; they are renewed a minute before their end.
 _RENEWAL_SECONDS: Final = 1.0
@@ -47,7 +47,7 @@ class Samples:
         self.found: list[Sample] = []
         # Why there are no more; empty while the prober runs.
         self.broken = ""
-        # Requests that have begun and not ended: when, and to whom.
+        # Requests that have begun and not ended: the moment, and the subject.
         self._open: set[tuple[float, str]] = set()
 
     def add(self, line: bytes) -> None:

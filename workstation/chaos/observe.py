@@ -64,7 +64,7 @@ async def pods(host: Client, namespace: str) -> dict[str, Pods]:
     for pod in listed.items:
         marks = mapping(pod["metadata"].get("labels"))
         tenant = text(marks.get(labels.TENANT))
-        # Whoever runs pods on the host may label them so, also with what no tenant can be called.
+        # Any user who runs pods on the host may label them so, also with what no tenant can be called.
         here = tenant and names.tenant_of_plane(text(pod["metadata"].get("namespace"))) == tenant
         if here and marks.get(labels.COMPONENT) in _COMPONENTS:
             by_subject.setdefault(tenant, []).append(pod)
