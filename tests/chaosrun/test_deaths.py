@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bulkhead.api import names
 from bulkhead.kube import resources as kinds
 from tests.chaosrun.bed import SYSTEM, TARGET, Bed, left
 from tests.chaosrun.test_run import SHORT
@@ -99,9 +100,8 @@ async def test_a_copy_of_a_runs_tenant_is_somebodys_and_stays(chaos: Cli, bed: B
     """Labels go along when a Tenant is copied."""
     run = "chaos-bbbbbb"
     for name in (f"{run}-1", "copied"):
-        await bed.host.create(
-            kinds.TENANTS, {"metadata": {"name": name, "labels": {objects.RUN: run}}, "spec": {"class": "standard"}}
-        )
+        tenant = {"apiVersion": names.API_VERSION, "kind": "Tenant", "metadata": {"name": name, "labels": {objects.RUN: run}}}
+        await bed.host.create(kinds.TENANTS, tenant | {"spec": {"class": "standard"}})
     try:
         stopped = await chaos("stop")
         assert stopped.code == 0, stopped
