@@ -1,7 +1,8 @@
 """One experiment: record, inject, prove, lift, recover, judge. A fault is lifted however its injection ends."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,8 +54,9 @@ async def conduct(stage: Stage, experiment: Experiment, baseline: tuple[float, f
     pods_before = await observe.pods(stage.host, stage.namespace)
     stage.say(f"{experiment.name}: {experiment.title}")
     begin = measure.now()
-    proofs = await _injected(scene, fault)
-    await asyncio.sleep(max(0.0, begin + scene.seconds - measure.now()))
+    async with _lifted_if_ended(scene, fault):
+        proofs = await _injected(scene, fault)
+        await asyncio.sleep(max(0.0, begin + scene.seconds - measure.now()))
     stage.say(f"{experiment.name}: lifting the fault")
     lifted = measure.now()
     shown = any(proof.shown for proof in proofs)
@@ -102,8 +104,17 @@ async def _injected(scene: Scene, fault: Fault) -> tuple[Proof, ...]:
         return (Proof(False, f"the fault was not injected within {scene.seconds + _INJECT_MORE_SECONDS:g} s"),)
     except KubeError as error:
         return (Proof(False, f"the fault was not injected: {error}"),)
+
+
+@asynccontextmanager
+async def _lifted_if_ended(scene: Scene, fault: Fault) -> AsyncIterator[None]:
+    """A block in which the fault is there. A run that ends in it frees the target at once.
+
+    What undoes the run does it too, but needs the host for that, whose outage may be what ends the run.
+    """
+    try:
+        yield
     except asyncio.CancelledError:
-        # The run ends: a target of other people is freed at once, and not only by the undoing of everything.
         with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(_LIFT_SECONDS / 4):
                 await fault.lift(scene)
