@@ -36,7 +36,7 @@ class Flood(Fault):
         amount = scene.experiment.amount
         entry = () if self.kind.namespaced else (Entry(self.kind.kind, scene.target),)
         await scene.will(f"creates up to {amount} objects of kind {self.kind.kind}", *entry)
-        numbers = iter(range(amount))
+        numbers, refusals = iter(range(amount)), [""]
         clock = asyncio.get_running_loop().time
         end = clock() + scene.seconds + _SLOW_SECONDS
         seconds, there = scene.seconds, 0
@@ -45,24 +45,27 @@ class Flood(Fault):
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
                     for _ in range(_WRITERS):
-                        tasks.create_task(self._write(scene, numbers))
+                        tasks.create_task(self._write(scene, numbers, refusals))
             with suppress(KubeError):
                 there = await self._count(scene)
             seconds = _AGAIN_SECONDS
-        return [Proof(there >= amount * _LEAST_SHARE, f"the target has {there} of {amount} objects of kind {self.kind.kind}")]
+        shown = there >= amount * _LEAST_SHARE
+        why = f"; it refused the last one: {refusals[-1][:200]}" if refusals[-1] and not shown else ""
+        return [Proof(shown, f"the target has {there} of {amount} objects of kind {self.kind.kind}{why}")]
 
     async def _count(self, scene: Scene) -> int:
         namespace = scene.space if self.kind.namespaced else None
         return len((await scene.plane.list_metadata(self.kind, namespace, label_selector=scene.selector)).items)
 
-    async def _write(self, scene: Scene, numbers: Iterator[int]) -> None:
+    async def _write(self, scene: Scene, numbers: Iterator[int], refusals: list[str]) -> None:
         for number in numbers:
             try:
                 await scene.plane.create(self.kind, self.make(scene.run, number))
             except AlreadyExists:
                 continue
-            except KubeError:
+            except KubeError as error:
                 # An overloaded plane refuses for a while.
+                refusals[:] = [str(error)]
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def lift(self, scene: Scene) -> None:

@@ -1,14 +1,13 @@
 """Pods that request more GPUs than any cluster has."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import condition_of
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.errors import KubeError
+from bulkhead.kube.errors import AlreadyExists, KubeError
 from workstation.chaos import objects
 from workstation.chaos.faults.scene import Fault, Scene, emptied, work, works
 from workstation.chaos.judge import Proof
@@ -29,20 +28,28 @@ class NeverFits(Fault):
         clock = asyncio.get_running_loop().time
         end = clock() + scene.seconds
         for number in range(amount):
-            await self._create(scene, f"never-{number}")
+            if refused := await self._refused(scene, f"never-{number}"):
+                return [Proof(False, f"the target did not accept pod never-{number}: {refused[:200]}")]
         while True:
             proofs = await self._looked(scene, amount)
             if all(proof.shown for proof in proofs) or clock() >= end:
                 return proofs
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _create(self, scene: Scene, name: str) -> None:
-        """The plane refuses pods of a new namespace until its ServiceAccount is there."""
+    async def _refused(self, scene: Scene, name: str) -> str:
+        """Create a pod: why it was not accepted; empty if it was. A new namespace takes none without its ServiceAccount."""
+        why = ""
         for _ in range(_TRIES):
-            with suppress(KubeError):
+            try:
                 await scene.plane.create(kinds.PODS, objects.gpu_pod(scene.run, name, _GPUS))
-                return
+            except AlreadyExists:
+                return ""
+            except KubeError as error:
+                why = str(error)
+            else:
+                return ""
             await asyncio.sleep(_POLL_SECONDS)
+        return why
 
     async def _looked(self, scene: Scene, amount: int) -> list[Proof]:
         pods = (await scene.plane.list(kinds.PODS, scene.space, label_selector=scene.selector)).items
