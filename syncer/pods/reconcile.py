@@ -266,10 +266,10 @@ class Pods:
                 await self._report.report(virtual, host)
                 return again
             case _:
-                return await self._delete(step)
+                return await self._delete(key, step)
         return None
 
-    async def _delete(self, step: Deletion) -> float | None:
+    async def _delete(self, key: Key, step: Deletion) -> float | None:
         match step:
             case EndHost():
                 return await self._end(step)
