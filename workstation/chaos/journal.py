@@ -139,9 +139,10 @@ async def remove(host: Client, namespace: str, run: str) -> None:
 
 
 async def remains(host: Client, namespace: str) -> tuple[list[Record], list[str]]:
-    """The records of all runs, and texts about those that cannot be read. A run without a record has tenants alone."""
+    """The records of all runs, and texts about those that cannot be read here. A run without a record has tenants alone."""
     found: dict[str, Record] = {}
     unreadable: list[str] = []
+    elsewhere: dict[str, str] = {}
     for config_map in (await host.list(kinds.CONFIG_MAPS, namespace, label_selector=objects.RUN)).items:
         name = str(config_map["metadata"]["name"])
         try:
@@ -153,10 +154,15 @@ async def remains(host: Client, namespace: str) -> tuple[list[Record], list[str]
             continue
         found[record.run] = record
     for tenant in (await host.list(kinds.TENANTS, label_selector=objects.RUN)).items:
-        run = run_of(tenant)
-        if run and run not in found:
-            found[run] = undo.whole(run)
-    return list(found.values()), unreadable
+        run, place = run_of(tenant), text(mapping(tenant["metadata"].get("annotations")).get(objects.PLACE))
+        if not run or run in found:
+            continue
+        if place and place != namespace:
+            # Undone by its label alone, it would leave what its record names in a tenant of other people.
+            elsewhere[run] = f"run {run} keeps its record in namespace {place}: bulkhead chaos stop --namespace {place}"
+            continue
+        found[run] = undo.whole(run)
+    return list(found.values()), [*unreadable, *elsewhere.values()]
 
 
 async def ask_to_end(host: Client, namespace: str, run: str) -> None:

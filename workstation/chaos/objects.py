@@ -13,6 +13,8 @@ from workstation.chaos.record import KEY, Record, encode
 RUN: Final = "bulkhead.dev/chaos"
 # On the record: a request to the run to end, written by `chaos stop`.
 STOP: Final = "bulkhead.dev/chaos-stop"
+# On a run's tenants: the namespace of its record, which a `chaos stop` for another namespace does not read.
+PLACE: Final = "bulkhead.dev/chaos-record"
 LEASE: Final = "bulkhead-chaos"
 PROBE: Final = "probe"
 _PREFIX: Final = "bulkhead-"
@@ -45,12 +47,12 @@ def record(made: Record, namespace: str) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: encode(made)}}
 
 
-def tenant(plan: Plan, name: str) -> Obj:
-    """A Tenant of the run; the target has a small store if it will be filled."""
+def tenant(plan: Plan, name: str, namespace: str) -> Obj:
+    """A Tenant of the run whose record is in this namespace; the target has a small store if it will be filled."""
     spec: Obj = {"class": plan.class_name}
     if name == plan.target and plan.small_store:
         spec["controlPlane"] = {"storage": {"quota": _STORE}}
-    metadata = {"name": name, "labels": {RUN: plan.run}}
+    metadata = {"name": name, "labels": {RUN: plan.run}, "annotations": {PLACE: namespace}}
     return {"apiVersion": names.API_VERSION, "kind": "Tenant", "metadata": metadata, "spec": spec}
 
 

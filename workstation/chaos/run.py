@@ -199,7 +199,7 @@ class _Running:
         host, made = self._ground.host, self._plan
         for name in made.creates:
             self._ground.say(f"creating tenant {name}")
-            await host.create(kinds.TENANTS, objects.tenant(made, name))
+            await host.create(kinds.TENANTS, objects.tenant(made, name, self._ground.namespace))
         return await self._ready() | await self._confirmed()
 
     async def _confirmed(self) -> dict[str, Obj]:
