@@ -116,8 +116,8 @@ async def call():
         print("undid")
         raise
 
-if sys.argv[1:]:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+# What started the tests may ignore the signal, and a child inherits that.
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1:] else signal.SIG_DFL)
 try:
     asyncio.run(_guarded(call))
     print("went on")
