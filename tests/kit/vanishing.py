@@ -10,6 +10,7 @@ import termios
 from typing import Final
 
 _SO_ATTACH_FILTER: Final = 26
+_SO_DETACH_FILTER: Final = 27
 _RETURN: Final = 0x06
 _INSTRUCTION: Final = struct.pack("HBBI", _RETURN, 0, 0, 0)  # keep nothing of any packet
 
@@ -18,6 +19,11 @@ def deafen(transport: asyncio.BaseTransport) -> None:
     """Drop what comes from now on, acknowledgements included; what this side sends arrives."""
     program = ctypes.create_string_buffer(_INSTRUCTION)
     _socket(transport).setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(program)))
+
+
+def hear(transport: asyncio.BaseTransport) -> None:
+    """Take in again what comes."""
+    _socket(transport).setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
 
 def hurry(transport: asyncio.BaseTransport) -> None:
