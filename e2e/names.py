@@ -12,6 +12,7 @@ GPU = "nvidia.com/gpu"
 
 # Labels and annotations.
 COMPONENT = "bulkhead.dev/component"
+TENANT = "bulkhead.dev/tenant"  # also of its pods on the host, and of the taint of its own nodes
 RELEASE = "bulkhead.dev/release"
 VIRTUAL_UID = "bulkhead.dev/virtual-uid"
 MIRRORED = "bulkhead.dev/managed-by=syncer"  # selects the syncers' host objects

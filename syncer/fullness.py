@@ -17,8 +17,8 @@ from bulkhead.api.planeidentity import Recorded
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Informer
-from bulkhead.kube.resources import EVENTS
 from bulkhead.work.clock import Clock
+from syncer.write.announce import announce
 
 _log = logging.getLogger(__name__)
 
@@ -76,22 +76,7 @@ class Fullness:
         )
 
     async def _tell(self, why: str) -> None:
-        now = timestamp(self._clock.now())
-        event: Obj = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": "bulkhead-syncer-"},
-            "involvedObject": {"apiVersion": "v1", "kind": "Namespace", "name": _PLACE},
-            "reason": "TooLarge",
-            "message": why,
-            "type": "Warning",
-            "source": {"component": "bulkhead-syncer"},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            await self._plane.create(EVENTS, event, _PLACE)
-        except KubeError as error:
-            # The record is what counts: the controller shows it with the tenant.
-            _log.warning("event not written: %s", error)
+        # The record is what counts: the controller shows it with the tenant.
+        about: Obj = {"kind": "Namespace", "name": _PLACE}
+        stamp = timestamp(self._clock.now())
+        await announce(self._plane, about, _PLACE, reason="TooLarge", message=why, stamp=stamp)

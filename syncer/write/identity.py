@@ -46,10 +46,11 @@ from bulkhead.api.planeidentity import (
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
 from bulkhead.kube.informer import Change
-from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import Clock
 from syncer import metrics
 from syncer.work import Again
+from syncer.write.announce import announce
 
 _log = logging.getLogger(__name__)
 
@@ -303,22 +304,8 @@ class PlaneIdentity:
         await self._write(record)
         # From here on an operator may end it.
         self._unwritten = False
+        text = f"{record.quarantine}; host objects are kept. To accept the plane as it is: bulkhead tenant accept-data"
+        about: Obj = {"kind": "ConfigMap", "name": NAME, "namespace": self._namespace}
+        # The record is what counts: the controller shows it with the tenant.
         stamp = timestamp(self._clock.now())
-        event: Obj = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{NAME}-"},
-            "involvedObject": {"apiVersion": "v1", "kind": "ConfigMap", "name": NAME, "namespace": self._namespace},
-            "reason": "PlaneQuarantined",
-            "message": f"{record.quarantine}; host objects are kept. To accept the plane as it is: bulkhead tenant accept-data",
-            "type": "Warning",
-            "source": {"component": "bulkhead-syncer"},
-            "firstTimestamp": stamp,
-            "lastTimestamp": stamp,
-            "count": 1,
-        }
-        try:
-            await self._host.create(EVENTS, event, self._namespace)
-        except KubeError as error:
-            # The record is what counts: the controller shows it with the tenant.
-            _log.warning("quarantine event not written: %s", error)
+        await announce(self._host, about, self._namespace, reason="PlaneQuarantined", message=text, stamp=stamp)

@@ -1,4 +1,4 @@
-"""The way into planes where there is no route to them. No server."""
+"""Tunnels into planes to which no route leads. Needs no server."""
 
 import contextlib
 from typing import Any, Final, cast

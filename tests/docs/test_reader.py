@@ -32,7 +32,7 @@ TASKS = {
     "remove-bulkhead": (),
 }
 # What the source writes as the reason of an event or a condition, beside the enumerations.
-WRITTEN = re.compile(r"""\.warn\(\s*\w+,\s*"([A-Z]\w+)"|"reason": (?:[\w.]+ or )?"([A-Z]\w+)\"""")
+WRITTEN = re.compile(r"""(?:\.warn\(\s*\w+,\s*|announce\([^()]*reason=)"([A-Z]\w+)"|"reason": (?:[\w.]+ or )?"([A-Z]\w+)\"""")
 
 
 def name_of(page: Path) -> str:

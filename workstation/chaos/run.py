@@ -203,7 +203,7 @@ class _Running:
         return await self._ready() | await self._confirmed()
 
     async def _confirmed(self) -> dict[str, Obj]:
-        """The target that was named, as it is now; empty if the run created it. Raises Stopped if it is no longer that one.
+        """The target that was named, as it is now; empty if the run created it. Raises Stopped if another one has its name.
 
         Some experiments find what they break by the tenant's name, and a run is long.
         """

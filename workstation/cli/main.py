@@ -109,8 +109,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _write_no_more() -> None:
-    """Drop what stdout still holds: Python would report the failure once more when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    # `--help` and completions load nothing of what prints results.
+    from workstation.cli.output import let_go  # noqa: PLC0415
+
+    let_go(sys.stdout)
 
 
 def program() -> NoReturn:

@@ -37,7 +37,10 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def let_go(stream: TextIO) -> None:
-    """Send what is still written to a stream nowhere, because its reader has gone: each further write would fail."""
+    """Send what is still written to a stream nowhere, because its reader has gone or its disk is full.
+
+    Each further write would fail, and so would the one with which Python flushes the stream at its exit.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, stream.fileno())

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from e2e import install, machine, tenants
+from e2e import install, machine, names, tenants
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until
@@ -29,7 +29,6 @@ AHEAD = 4  # number of tests whose tenants are created while one runs: a plane t
 HERE = Path(__file__).parent
 PREFIX = "e2e-"
 SWEPT = ("Tenant", "Namespace")
-TENANT_LABEL = "bulkhead.dev/tenant"  # of a tenant's pods on the host
 
 _TURNS = pytest.StashKey[Turns]()
 _NAME = pytest.StashKey[str]()
@@ -120,8 +119,8 @@ def _sweep(host: Api) -> None:
 def _expect_free(config: pytest.Config, host: Api) -> None:
     """End the run where other tenants hold simulated GPUs: the suite counts on all of them, and would wait in vain."""
     simulated = {node["metadata"]["name"] for node in host.list("Node", labels="bulkhead.dev/simulated=true")}
-    pods = [pod for pod in host.list("Pod", labels=TENANT_LABEL) if pod["spec"].get("nodeName") in simulated]
-    if holders := sorted({pod["metadata"]["labels"][TENANT_LABEL] for pod in pods}):
+    pods = [pod for pod in host.list("Pod", labels=names.TENANT) if pod["spec"].get("nodeName") in simulated]
+    if holders := sorted({pod["metadata"]["labels"][names.TENANT] for pod in pods}):
         _say(config, f"pods of {', '.join(holders)} run on the simulated nodes, which the core suite needs; next: make down")
         pytest.exit("the simulated GPUs are not free", returncode=1)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e import install, machine, tenants, workloads
+from e2e import install, machine, names, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import bulkhead, kubectl
 from e2e.poll import until
@@ -12,7 +12,6 @@ from e2e.tenants import Tenant
 
 CLASS = NAME = "e2e-dedicated"
 POOL = "scenario.example/pool"
-KEY = "bulkhead.dev/tenant"
 
 
 @pytest.fixture
@@ -32,15 +31,15 @@ def pool(host: Api) -> Iterator[list[str]]:
 
 def idle(host: Api) -> list[str]:
     """The simulated nodes on which no tenant has a pod; a host that was already up may run the demo's tenants."""
-    busy = {pod["spec"].get("nodeName") for pod in host.list("Pod", labels=KEY)}
+    busy = {pod["spec"].get("nodeName") for pod in host.list("Pod", labels=names.TENANT)}
     nodes = [node["metadata"]["name"] for node in host.list("Node", labels="bulkhead.dev/simulated=true")]
     return [name for name in nodes if name not in busy]
 
 
 def marked(host: Api, node: str) -> tuple[bool, bool]:
     found = host.get("Node", node)
-    tainted = any(taint["key"] == KEY and taint["value"] == NAME for taint in found["spec"].get("taints") or [])
-    return tainted, (found["metadata"].get("labels") or {}).get(KEY) == NAME
+    tainted = any(taint["key"] == names.TENANT and taint["value"] == NAME for taint in found["spec"].get("taints") or [])
+    return tainted, (found["metadata"].get("labels") or {}).get(names.TENANT) == NAME
 
 
 def expect(host: Api, nodes: list[str], *wanted: tuple[bool, bool]) -> None:
