@@ -20,6 +20,7 @@ from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.ledger.model import (
+    GATED,
     HELD,
     AdmittedGang,
     Claim,
@@ -128,6 +129,14 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
         maker=text(controller.get("uid"))[:_LONGEST_NAME],
         owner=virtualowners.owner_name(controller, text(noted.get(labels.VIRTUAL_NAME)) or name) if tenant and not held else "",
     )
+
+
+def without_ending(pods: tuple[Pod, ...], tenants: frozenset[str]) -> tuple[Pod, ...]:
+    """The pods without those that wait at the gate for a tenant that is being deleted: its teardown removes them.
+
+    Until its syncer has stopped, they would be admitted, take what others wait for, and have their whole grace period to end.
+    """
+    return tuple(pod for pod in pods if pod.tenant not in tenants or pod.stage not in GATED) if tenants else pods
 
 
 def bare_claim(obj: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Meta, Resource
 from bulkhead.ledger import read
-from bulkhead.ledger.model import GATED, Node, Pod, Rules, Snapshot
+from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
 from bulkhead.ledger.slices import Mapped, Slice, mapped_of, offered, slice_of
 from bulkhead.work.clock import Clock
 from controller.dispatch.avoid import Avoided
@@ -156,7 +156,7 @@ class Observed:
         return Snapshot(
             tenants=tenants,
             nodes=tuple(self.nodes().values()),
-            pods=self.workers.valued(without_ending(self.pods.all(), ending)),
+            pods=self.workers.valued(read.without_ending(self.pods.all(), ending)),
             rules=self.rules(),
             avoid=avoided.at(now),
             claims=tuple(claim for claim in claims if claim is not None),
@@ -168,14 +168,6 @@ class Observed:
     def _pod(self, uid: str) -> Pod | None:
         seen = self.pods.get(uid)
         return None if seen is None else seen.pod
-
-
-def without_ending(pods: tuple[Pod, ...], tenants: frozenset[str]) -> tuple[Pod, ...]:
-    """The pods without those that wait at the gate for a tenant that is being deleted: its teardown removes them.
-
-    Until its syncer has stopped, they would be admitted, take what others wait for, and have their whole grace period to end.
-    """
-    return tuple(pod for pod in pods if pod.tenant not in tenants or pod.stage not in GATED) if tenants else pods
 
 
 def _kept(client: Client, r: Resource, kept: Kept[Any], mebibytes: int, **more: Any) -> Informer:

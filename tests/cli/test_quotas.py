@@ -277,6 +277,22 @@ async def test_of_a_tenant_that_is_being_deleted_that_is_the_answer(
     await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": None}})
 
 
+async def test_no_pod_of_a_tenant_that_is_being_deleted_waits(site: Site, cli: Cli, host_client: Client) -> None:
+    """The ledger admits none of them, and its teardown removes them. `site` has the tenant again afterwards."""
+    stays, goes = {"metadata": {"finalizers": ["example.org/stays"]}}, {"metadata": {"finalizers": None}}
+    stored = await host_client.patch(kinds.TENANTS, site.a, stays)
+    await host_client.delete(kinds.TENANTS, site.a)
+    try:
+        shown = json.loads((await cli("top", "-o", "json")).out)["cohorts"]
+        (cohort,) = (each for each in shown if each["name"] == site.cohort)
+        assert (cohort["lines"][0]["waiting"], cohort["lines"][0]["used"]) == (0, 20)
+        done = await cli("why", site.a, "big")
+        assert (done.code, "its pod default/big never starts: it had no node yet" in done.err) == (3, True), done.err
+    finally:
+        await host_client.patch(kinds.TENANTS, site.a, goes)
+        await host_client.apply(kinds.TENANTS, {"metadata": {"name": site.a}, "spec": stored["spec"]})
+
+
 async def test_a_cohort_shows_members_rules_and_its_queue_in_order(site: Site, cli: Cli) -> None:
     listed = await cli("cohort")
     assert [site.cohort, "2", GPU, "24", "20", "12", "24", "3"] in [line.split() for line in listed.out.splitlines()]

@@ -149,7 +149,7 @@ class Live:
         snapshot = Snapshot(
             tenants,
             rooms,
-            tuple(item.pod for item in noted),
+            read.without_ending(tuple(item.pod for item in noted), hostview.ending(self._tenants.values())),
             dict(self._cohorts.values()),
             claims=tuple(claim for claim in claims if claim is not None),
         )

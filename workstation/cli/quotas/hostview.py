@@ -9,12 +9,13 @@ that takes longer than two seconds reports its progress on stderr.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from bulkhead.api import deviceclaims, labels, names
 from bulkhead.api.objects import Obj
+from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_obj
@@ -115,8 +116,14 @@ async def observe(
         lines = await device_lines(client, reading)
         tenants_given = {quota.name: with_devices(quota, lines.get(quota.name, {})) for quota in quotas}
         claims = await _claims(client, tenants_given, reading)
-    snapshot = Snapshot(tenants_given, nodes, tuple(pods), rules, claims=claims)
+    counted = read.without_ending(tuple(pods), ending(tenants))
+    snapshot = Snapshot(tenants_given, nodes, counted, rules, claims=claims)
     return View(snapshot, time.time(), {str(tenant["metadata"]["name"]): tenant for tenant in tenants}, tuple(kept.values()))
+
+
+def ending(tenants: Iterable[Obj]) -> frozenset[str]:
+    """Those that are being deleted: the ledger admits none of their pods, so none waits."""
+    return frozenset(str(tenant["metadata"]["name"]) for tenant in tenants if is_pending_deletion(tenant))
 
 
 async def _nodes(client: Client, reading: Reading, node_of: Callable[[Obj], Node]) -> tuple[Node, ...]:

@@ -125,8 +125,9 @@ async def _explain(request: WhyRequest) -> int:
                     sys.stdout.write("\n".join(lines) + "\n")
                 return Exit.DONE
         if _text(tenant, "deletionTimestamp"):
+            end = "never starts: it had no node yet" if view.kept else "has no host pod"
             raise CliError(
-                f"tenant {request.tenant} is being deleted, and its pod {request.namespace}/{request.pod} has no host pod",
+                f"tenant {request.tenant} is being deleted, and its pod {request.namespace}/{request.pod} {end}",
                 next_step=f"see what is left of the tenant: bulkhead tenant describe {request.tenant}",
                 code=Exit.NOT_FOUND,
             )
