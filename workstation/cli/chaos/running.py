@@ -64,7 +64,7 @@ def run(request: RunRequest) -> int:
         return _dry(request)
     if path:
         emptied(path)
-    report = eventloop.run(_guarded(lambda: _run(request)))
+    report = _ended(request)
     unwritten = _unwritten(path, report) if path else ""
     if request.form == "table":
         _told(sys.stdout, lambda: show.report(report))
@@ -78,6 +78,18 @@ def run(request: RunRequest) -> int:
     if report.interrupted:
         return Exit.INTERRUPTED
     return Exit.DONE if report.held and not unwritten else Exit.FAILED
+
+
+def _ended(request: RunRequest) -> Report:
+    """The run, which undoes itself when it is interrupted. Raises CliError if that was interrupted as well."""
+    begun: list[Plan] = []
+    try:
+        return eventloop.run(_guarded(lambda: _run(request, begun.append)))
+    except KeyboardInterrupt:
+        if not begun:
+            raise
+        step = "undo what it has left: bulkhead chaos stop"
+        raise CliError("interrupted before the run had undone itself", next_step=step, code=Exit.INTERRUPTED) from None
 
 
 def _unwritten(path: str, report: Report) -> str:
@@ -114,11 +126,12 @@ async def _planned(request: RunRequest) -> Plan:
         return await running.prepare(ground, request.order)
 
 
-async def _run(request: RunRequest) -> Report:
+async def _run(request: RunRequest, begins: Callable[[Plan], object]) -> Report:
     async with connection.host_client(request.host) as client:
         with Progress() as progress:
             ground = Ground(client, Reach(request.host, client, request.tunnel), request.namespace, progress.show)
             plan = await running.prepare(ground, request.order)
+            begins(plan)
             return await running.run(ground, plan, request.limits)
 
 
