@@ -17,7 +17,7 @@ from syncer.translate.kinds.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLAT
 from syncer.translate.kinds.pod import GENERATION
 from syncer.translate.metadata import APPLIED
 
-_FREE: Final = frozenset({APPLIED, EGRESS_ISOLATED, INGRESS_ISOLATED, GENERATION})
+_FREE: Final = frozenset({APPLIED, EGRESS_ISOLATED, INGRESS_ISOLATED, GENERATION, diff.ASKED_IMAGES})
 
 
 def labels(patches: Sequence[diff.Patch], host: Obj) -> dict[str, str]:

@@ -4,8 +4,12 @@ Only fields that we set are compared, so that what webhooks and controllers of t
 updates. What was set last time stands on the object itself (`bulkhead.dev/applied`), so that a restarted syncer still knows
 which labels and annotations it has to take away. On a running pod only the few fields that Kubernetes lets change are
 patched; any other difference is the business of a new pod. Every patch carries the UID of the object that was read.
+
+An image that the host's admission replaced, such as by that of its registry, is the host's business too: a patch would restart
+the container, with an image that the host may not have. The generation says that the pod has all that its tenant asked for.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +26,13 @@ from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
 from syncer.translate.podspec.placement import ASKED_WITH, MADE_FOR
 from syncer.translate.registry import KINDS
 
+# Annotation on a host pod whose images the host replaced: a hash of those that were asked for. It counts while they are asked
+# for, whatever else of the pod changes.
+ASKED_IMAGES: Final = "bulkhead.dev/asked-images"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 _RESIZABLE: Final = ("cpu", "memory")
+_WITH_IMAGES: Final = ("initContainers", "containers")
 # What a host pod was made with: nothing that is patched later.
 _FIXED: Final = frozenset({ASKED_WITH, MADE_FOR, *MADE_ONCE})
 # What selects pods: each further term selects fewer, so here what the host has besides counts.
@@ -60,8 +68,11 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
     body = _metadata_patch(desired, actual)
     exact = GENERATION in body.get("metadata", {}).get("annotations", {})
     spec = _spec_patch(mapping(desired.get("spec")), mapping(actual.get("spec")))
-    if spec:
-        body["spec"] = spec
+    images, note = _images(desired, actual)
+    if spec or images:
+        body["spec"] = spec | images
+    if note:
+        body.setdefault("metadata", {}).setdefault("annotations", {}).update(note)
     parts = []
     resize = _resize(mapping(desired.get("spec")), mapping(actual.get("spec")))
     if resize:
@@ -144,17 +155,34 @@ def applied(meta: Mapping[str, Any]) -> Mapping[str, list[str]]:
     return {field: [key for key in keys if isinstance(key, str)] for field, keys in found.items() if isinstance(keys, list)}
 
 
+def _images(desired: Obj, actual: Obj) -> tuple[Obj, Obj]:
+    """The images to set, by field of the spec, and what to note of them in an annotation; both may be empty."""
+    wanted, there = mapping(desired.get("spec")), mapping(actual.get("spec"))
+    changed = {field: found for field in _WITH_IMAGES if (found := _other_images(wanted, there, field))}
+    if not changed:
+        return {}, {}
+    want, have = (mapping(mapping(pod.get("metadata")).get("annotations")) for pod in (desired, actual))
+    asked = [[entry["name"], entry.get("image")] for field in _WITH_IMAGES for entry in sequence(wanted.get(field))]
+    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]
+    noted = have.get(ASKED_IMAGES)
+    if noted == digest:
+        return {}, {}
+    if GENERATION in want and want[GENERATION] == have.get(GENERATION):
+        return {}, {ASKED_IMAGES: digest}
+    return changed, {} if noted is None else {ASKED_IMAGES: None}
+
+
+def _other_images(wanted: Mapping[str, Any], there: Mapping[str, Any], field: str) -> list[Obj]:
+    images = {entry.get("name"): entry.get("image") for entry in sequence(there.get(field))}
+    return [
+        {"name": entry["name"], "image": entry["image"]}
+        for entry in sequence(wanted.get(field))
+        if entry.get("image") and entry["name"] in images and images[entry["name"]] != entry["image"]
+    ]
+
+
 def _spec_patch(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
     spec: Obj = {}
-    for field in ("initContainers", "containers"):
-        images = {entry.get("name"): entry.get("image") for entry in sequence(actual.get(field))}
-        changed = [
-            {"name": entry["name"], "image": entry["image"]}
-            for entry in sequence(desired.get(field))
-            if entry.get("image") and entry["name"] in images and images[entry["name"]] != entry["image"]
-        ]
-        if changed:
-            spec[field] = changed
     deadline = desired.get("activeDeadlineSeconds")
     current = actual.get("activeDeadlineSeconds")
     if deadline is not None and (current is None or deadline < current):  # it may only be set or shortened

@@ -175,6 +175,26 @@ def test_item_64_77_a_generation_goes_with_the_image_that_it_stands_for() -> Non
     assert body["spec"]["containers"] == [{"name": "main", "image": "new"}]
 
 
+def test_item_70_an_image_that_the_host_replaced_stays_until_another_is_asked_for() -> None:
+    """A webhook for creations alone, such as one that names the host's own registry: a patch would restart the container."""
+    own = samples.pod(metadata={"generation": 1})
+    actual = there(to_host(own, samples.VIEW))
+    actual["spec"]["containers"][0]["image"] = "registry.example.com/replaced"
+    ((_, body),) = patches(own, actual)
+    assert (body.keys(), body["metadata"]["annotations"].keys()) == ({"metadata"}, {diff.ASKED_IMAGES})
+    actual["metadata"]["annotations"] |= body["metadata"]["annotations"]
+    assert patches(own, actual) == []
+    # Another field changes.
+    own["metadata"]["generation"], own["spec"]["activeDeadlineSeconds"] = 2, 60
+    ((_, body),) = patches(own, actual)
+    assert (body["spec"], body["metadata"]["annotations"]) == ({"activeDeadlineSeconds": 60}, {GENERATION: "2"})
+    # The image changes; what was noted of the earlier one ends, which may be asked for once more.
+    own["metadata"]["generation"], own["spec"]["containers"][0]["image"] = 3, "new"
+    ((_, body),) = patches(own, actual)
+    assert body["spec"]["containers"] == [{"name": "main", "image": "new"}]
+    assert body["metadata"]["annotations"] == {GENERATION: "3", diff.ASKED_IMAGES: None}
+
+
 def test_item_77_a_new_request_is_a_resize_and_a_default_of_the_host_is_not() -> None:
     own = samples.container(resources={"requests": {"cpu": "20m"}})
     actual = there(to_host(own, samples.VIEW))
