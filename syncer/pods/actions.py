@@ -163,7 +163,7 @@ class DeleteOrphan:
 
 @dataclass(frozen=True, slots=True)
 class DeletePredecessor:
-    """Delete a host pod whose virtual pod was replaced by another of its name."""
+    """Delete a host pod whose virtual pod was replaced by another of its name, if the mass-delete breaker allows it."""
 
     host: Obj
     absence: Answer

@@ -273,11 +273,11 @@ class Pods:
         match step:
             case EndHost():
                 return await self._end(step)
-            case DeleteOrphan(host, _, grace, again):
-                allowed = await self._breaker.may_delete("Pod", virtual_uid(host))
-                return await self._delete_host(host, grace, again, "virtual pod is gone") if allowed else _RETRY_KEPT
-            case DeletePredecessor(host, _, grace, again):
-                return await self._delete_host(host, grace, again, "virtual pod was replaced")
+            case DeleteOrphan(host, _, grace, again) | DeletePredecessor(host, _, grace, again):
+                if not await self._breaker.may_delete("Pod", virtual_uid(host), ended=has_ended(host)):
+                    return _RETRY_KEPT
+                why = "virtual pod is gone" if isinstance(step, DeleteOrphan) else "virtual pod was replaced"
+                return await self._delete_host(host, grace, again, why)
             case DeleteVirtual(virtual, _, lost, why):
                 try:
                     told = await self._report.report_gone(virtual, self._last_of(key, virtual), awaited=lost)
@@ -325,8 +325,16 @@ class Pods:
         if placed_on(virtual):
             self._tokens.queue(virtual, host)
         view = self._caches.view()
-        reported = await self._report.report(virtual, host)
+        reported: Obj | None = None
+        unreported: KubeError | Again | None = None
+        try:
+            reported = await self._report.report(virtual, host)
+        except (KubeError, Again) as error:
+            # What a webhook of the tenant makes of a status keeps none of their changes from the host.
+            unreported = error
         pushed = await self._patches.push(virtual, host)
+        if unreported is not None:
+            raise unreported
         if reported is not None and not pushed and self._caches.view() is view:
             self._unchanged.note_done(virtual, reported, host)
 

@@ -74,6 +74,8 @@ class PlaneIdentity:
         self._established = False
         # Whether the quarantine is in memory alone, because the host could not take it.
         self._unwritten = False
+        # Which objects of the plane are unknown: in a record that is deleted and written again as well.
+        self._incomplete = ""
         # Whether an operator has accepted the plane, and `on_accepted` was not called yet.
         self._accepted = False
         self._highest = 0
@@ -144,9 +146,13 @@ class PlaneIdentity:
                 _log.warning("plane identity not recorded: %s", error)
 
     async def flush(self) -> None:
-        """Record the highest revision before the process ends."""
+        """Record the highest revision before the process ends.
+
+        While an admin may end something by deleting the record, that may have happened: written again, it would undo it.
+        """
         async with self._turn:
-            if self._established and self._highest > self._written:
+            deleted_perhaps = self._to_accept and not self._unwritten
+            if self._established and not deleted_perhaps and self._highest > self._written:
                 await self._write(Recorded(self._recorded.uid, self._highest, self._recorded.quarantine))
 
     async def note(self, absences: str, breaker_open: str) -> None:
@@ -165,6 +171,7 @@ class PlaneIdentity:
         """Record which objects of the plane are unknown, if any. Raises KubeError where the host does not take it."""
         async with self._turn:
             await self._host.patch(CONFIG_MAPS, NAME, {"data": {INCOMPLETE_KEY: why or None}}, self._namespace)
+            self._incomplete = why
 
     async def _refresh(self) -> None:
         # Without a record, its writing has failed.
@@ -252,6 +259,7 @@ class PlaneIdentity:
             self._highest = self._written = 0
             return Recorded()
         self._written = found.revision
+        self._incomplete = found.incomplete
         return found
 
     async def _noted(self) -> str:
@@ -285,6 +293,7 @@ class PlaneIdentity:
         self._written = record.revision
 
     async def _create(self, body: Obj) -> None:
+        body = body | {"data": body["data"] | ({INCOMPLETE_KEY: self._incomplete} if self._incomplete else {})}
         try:
             await self._host.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap"} | body, self._namespace)
         except AlreadyExists:

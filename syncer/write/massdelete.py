@@ -3,7 +3,8 @@
 A virtual object that vanished without its deletion being observed is deleted on the host only within a limit per window. More
 than that looks like a plane that lost its data, so these deletions stop and an alarm is raised. The breaker stays open until an
 admin accepts the plane's data (`identity`); it never closes by itself. For some time after that, no deletion is counted. A
-deletion that was observed in an event is never counted.
+deletion that was observed in an event is never counted, nor is that of a pod that had ended: no work is lost with it, and while
+the syncer is away a plane may clean up many. Once the breaker is open, those stay as well.
 
 A new process has observed no deletion, so all that the plane lost is an absence to it. It would delete as much again after each
 restart. So what was counted is on the host before the deletion, beside the plane's identity, and so is that the breaker opened.
@@ -55,13 +56,14 @@ class MassDeleteBreaker:
             self._noted = True
             self._open(record.breaker_open)
 
-    async def may_delete(self, kind: str, uid: str) -> bool:
+    async def may_delete(self, kind: str, uid: str, *, ended: bool = False) -> bool:
         """Whether the host object of the virtual object with this UID may be deleted now; the caller has proven the absence.
 
-        Raises KubeError where the host cannot take the note: then nothing may be deleted.
+        `ended` is for a pod that had ended on the host. Raises KubeError where the host cannot take the note: then nothing may
+        be deleted.
         """
         # An observed deletion stays observed: a retried delete is not a new absence.
-        return self._deletions.observed(kind, uid) or await self.allow()
+        return self._deletions.observed(kind, uid) or (ended and not self.open) or await self.allow()
 
     async def allow(self) -> bool:
         """Whether one more object may be deleted because it is absent; counts it if so."""

@@ -8,7 +8,7 @@ import pytest
 
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
-from bulkhead.kube.errors import Conflict, Unavailable, Unprocessable
+from bulkhead.kube.errors import Conflict, Forbidden, Unavailable, Unprocessable
 from bulkhead.kube.objects import Key
 from syncer import metrics
 from syncer.pods.reconcile import Pods
@@ -67,6 +67,8 @@ class Bed:
         self.live: dict[str, Obj | None] = {"virtual": None, "host": None}
         self.done: list[tuple[Any, ...]] = []
         self.trusted = self.breaker_closed = self.node_known = True
+        # What the breaker was told of the last pod.
+        self.ended: bool | None = None
         self.in_the_way: Obj | None = None
         self.lost_group: Item | None = None
         self.live_group: Obj | None = None
@@ -77,6 +79,8 @@ class Bed:
         self.warned: list[tuple[str, str, bool]] = []
         # How many of the next statuses meet a pod that something wrote meanwhile.
         self.conflicts = 0
+        # What a webhook of the tenant answers to each status.
+        self.refused: Exception | None = None
         self.last = LastPods()
         view = samples.VIEW
         empty: Any = SimpleNamespace(store=SimpleNamespace(meta=lambda _key: None))
@@ -124,8 +128,9 @@ class Bed:
             breaker=other, placed=self.placed,
         )  # fmt: skip
 
-    async def _may_delete(self, _kind: str, uid: str) -> bool:
+    async def _may_delete(self, _kind: str, uid: str, *, ended: bool = False) -> bool:
         assert uid == "v1"
+        self.ended = ended
         return self.breaker_closed
 
     def _reads(self, side: str) -> Any:
@@ -147,6 +152,8 @@ class Bed:
 
     async def _status(self, _r: Any, _virtual: Obj, desired: Obj) -> Obj | None:
         self.done.append(("status", desired.get("phase")))
+        if self.refused is not None:
+            raise self.refused
         if self.conflicts:
             self.conflicts -= 1
             raise Conflict(409, "Conflict", "the object has been modified")
@@ -220,6 +227,21 @@ async def test_the_references_of_a_pod_wait_for_its_predecessors_end(bed: Bed) -
     bed.cached["host"] = None
     assert await bed.reconcile() is None
     assert bed.done == [("refer",), ("create",)]
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+async def test_the_breaker_is_told_whether_a_pod_had_ended(bed: Bed, phase: str) -> None:
+    bed.cached["host"] = mirror(phase=phase)
+    await bed.reconcile()
+    assert bed.ended is (phase == "Succeeded")
+
+
+async def test_a_predecessor_stays_while_the_breaker_is_open(bed: Bed) -> None:
+    """A plane that lost its data may have pods of the same names by now, whose controllers made them again."""
+    bed.cached |= {"virtual": virtual("v2"), "host": mirror("v1")}
+    bed.breaker_closed = False
+    assert await bed.reconcile() == 60.0
+    assert bed.done == [("read virtual",)]
 
 
 async def test_a_predecessor_that_the_create_met_is_deleted_after_a_read_of_its_own(bed: Bed) -> None:
@@ -313,6 +335,17 @@ async def test_an_earlier_host_pod_is_trusted_once_the_host_itself_has_no_other(
     assert bed.done == [("read host",), ("note", "v1"), ("refer",), ("bind", "gpu-a")]
     assert await bed.reconcile() is None
     assert bed.done == [("refer",), ("bind", "gpu-a")], "nothing more is expected"
+
+
+async def test_a_status_that_the_plane_refuses_keeps_no_change_from_the_host(bed: Bed) -> None:
+    """A resize or a new label, which Services and network policies select by: the tenant asked for it all the same."""
+    bed.placed.add("v1")
+    bed.cached |= {"virtual": virtual(node="gpu-a"), "host": mirror(node="gpu-a", phase="Running")}
+    bed.pods._patches.push = bed._does("push", lambda _virtual, host: host["metadata"]["uid"])  # type: ignore[method-assign]
+    bed.refused = Forbidden(403, "Forbidden", "admission webhook denied the request")
+    with pytest.raises(Forbidden):
+        await bed.reconcile()
+    assert bed.done[-2:] == [("status", "Running"), ("push", "host-of-v1")]
 
 
 async def test_a_node_is_there_before_a_pod_is_bound_to_it(bed: Bed) -> None:

@@ -48,6 +48,15 @@ async def test_an_observed_deletion_is_not_counted_by_the_breaker() -> None:
     assert await breaker.may_delete("Pod", "old")
 
 
+async def test_pods_that_had_ended_do_not_count_and_stay_once_the_breaker_is_open() -> None:
+    """While no syncer ran, the plane deleted them at once, as it does with pods that have ended."""
+    breaker = MassDeleteBreaker(1, FakeClock(), ObservedDeletions(), AsyncMock())
+    assert all([await breaker.may_delete("Pod", f"ended-{number}", ended=True) for number in range(100)])
+    # Positive control: those that run do count.
+    assert [await breaker.may_delete("Pod", f"runs-{number}") for number in range(2)] == [True, False]
+    assert not await breaker.may_delete("Pod", "ended-100", ended=True)
+
+
 async def test_what_vanished_long_ago_does_not_count() -> None:
     clock = FakeClock()
     breaker = MassDeleteBreaker(2, clock, ObservedDeletions(), AsyncMock())

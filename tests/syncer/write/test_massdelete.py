@@ -113,12 +113,50 @@ async def test_what_is_counted_in_a_quarantine_does_not_undo_an_all_clear() -> N
     assert await identity.trusted()
 
 
+@pytest.mark.parametrize("lost", ["plane", "objects"])
+async def test_an_all_clear_just_before_the_process_ends_is_the_next_ones(lost: str) -> None:
+    """An admin accepts the data and restarts the syncer, or an upgrade does: the end of the process does not undo it."""
+    host = _Host()
+    host.placed = True
+    breaker, identity, _ = await _process(host)
+    if lost == "plane":
+        cast("Any", identity._virtual).uid = "another"
+        assert not await identity.trusted()
+    else:
+        await _allowed(breaker, LIMIT + 1)
+    host.data = {}
+    identity.saw("130")
+    await identity.flush()
+    assert host.data == {}
+    breaker, identity, _ = await _process(host, 5)
+    assert await identity.trusted()
+    assert await _allowed(breaker, 20) == [True] * 20
+
+
+async def test_a_quarantine_that_the_host_has_not_taken_is_written_at_the_end() -> None:
+    host = _Host()
+    _, identity, _ = await _process(host)
+    cast("Any", identity._virtual).uid = "another"
+    host.refused = [Timeout("no answer")]
+    with pytest.raises(KubeError):
+        await identity.trusted()
+    identity.saw("130")
+    await identity.flush()
+    assert host.data["quarantine"]
+
+
 async def test_what_is_not_known_of_the_plane_is_on_record_and_no_write_of_another_kind_takes_it_away() -> None:
     host = _Host()
-    breaker, identity, _ = await _process(host)
+    breaker, identity, clock = await _process(host)
     await identity.note_incomplete("Pods take too much")
     await breaker.allow()
     assert (await _process(host))[1].record.incomplete == "Pods take too much"
+    # An accepted plane is no smaller for it.
+    host.data = {}
+    clock.advance(RECORD_SECONDS)
+    identity.saw("130")
+    await identity._refresh()
+    assert host.data == {"clusterUID": "plane", "highestRevision": "130", "incomplete": "Pods take too much"}
     await identity.note_incomplete("")
     assert "incomplete" not in host.data
 
