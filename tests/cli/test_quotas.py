@@ -284,7 +284,7 @@ async def test_no_pod_of_a_tenant_that_is_being_deleted_waits(site: Site, cli: C
     await host_client.delete(kinds.TENANTS, site.a)
     try:
         shown = json.loads((await cli("top", "-o", "json")).out)["cohorts"]
-        (cohort,) = (each for each in shown if each["name"] == site.cohort)
+        (cohort,) = (group for group in shown if group["name"] == site.cohort)
         assert (cohort["lines"][0]["waiting"], cohort["lines"][0]["used"]) == (0, 20)
         done = await cli("why", site.a, "big")
         assert (done.code, "its pod default/big never starts: it had no node yet" in done.err) == (3, True), done.err

@@ -151,7 +151,7 @@ async def test_what_is_not_known_of_the_plane_is_on_record_and_no_write_of_anoth
     await identity.note_incomplete("Pods take too much")
     await breaker.allow()
     assert (await _process(host))[1].record.incomplete == "Pods take too much"
-    # An accepted plane is no smaller for it.
+    # That an admin accepts the plane makes it no smaller.
     host.data = {}
     clock.advance(RECORD_SECONDS)
     identity.saw("130")
