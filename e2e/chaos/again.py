@@ -6,18 +6,26 @@
 A run of 63 experiments on ten tenants compares some 700 p99 with their bounds, so a few of them are beyond it by chance, on a
 machine of two cores above all. What a fault does, it does again. Nothing else than latency is ever forgiven: one failed
 request, one restart or one missing proof, the first time or the second, fails the run.
+
+A machine whose hardware is shared may become slower in the middle of a run. What was slow beside it is no sign of a slow
+platform, and is made once more as well, up to a bound of its own.
 """
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from e2e.chaos.history import Speed
 from e2e.chaos.invariants import Violation
 
 _MARK: Final = "#again"
 # Of a run's experiments, one in so many may be slow and is made once more. More of them show a slow platform, and no moment.
 ONE_IN: Final = 10
 LEAST: Final = 2  # also of a short run
+# As many times the CPU time of the baseline for the same work show a machine that became slower.
+SLOWER: Final = 1.25
+SLOWED_ONE_IN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +56,30 @@ def slow_ones(violations: Sequence[Violation], asked: Sequence[str]) -> tuple[st
     return tuple(name for name in asked if name in slow - otherwise and not repeats(name))
 
 
-def most(asked: Sequence[str]) -> int:
-    """How many experiments of a run may be made once more."""
-    return max(LEAST, len(asked) // ONE_IN)
+def slowed(speeds: Sequence[Speed]) -> dict[str, float]:
+    """The experiments beside which the machine was slower than in the baseline, and how many times.
+
+    The worst of the looks at it counts, for a slow one is made once more and has to hold: this forgives nothing by itself.
+    """
+    baseline = [speed.cpu_seconds for speed in speeds if not speed.experiment]
+    usual = statistics.median(baseline) if baseline else 0.0
+    worst: dict[str, float] = {}
+    for speed in speeds:
+        if speed.experiment and usual > 0:
+            worst[speed.experiment] = max(worst.get(speed.experiment, 0.0), speed.cpu_seconds / usual)
+    return {name: times for name, times in worst.items() if times > SLOWER}
 
 
-def settle(violations: Sequence[Violation], held: frozenset[str], asked: Sequence[str]) -> Settled:
+def few_enough(slow: Sequence[str], asked: Sequence[str], slower: Mapping[str, float]) -> bool:
+    """Whether so few experiments of a run were slow that they may be made once more."""
+    beside = sum(1 for name in slow if name in slower)
+    return len(slow) - beside <= max(LEAST, len(asked) // ONE_IN) and beside <= max(LEAST, len(asked) // SLOWED_ONE_IN)
+
+
+def settle(violations: Sequence[Violation], held: frozenset[str], asked: Sequence[str], slower: Mapping[str, float]) -> Settled:
     """Set apart what was a moment. `held` are the experiments that recovered and have no violation."""
     slow = slow_ones(violations, asked)
-    forgiven = {name for name in slow if once_more(name) in held} if len(slow) <= most(asked) else set()
+    forgiven = {name for name in slow if once_more(name) in held} if few_enough(slow, asked, slower) else set()
     return Settled(
         tuple(item for item in violations if item.experiment not in forgiven),
         tuple(item for item in violations if item.experiment in forgiven),

@@ -241,6 +241,15 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True)
+class Speed:
+    """How many CPU seconds the machine took for the same work, beside an experiment; in the baseline if it names none."""
+
+    at: float
+    experiment: str
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """An experiment that was asked for and could not be made here, and why."""
 
@@ -273,7 +282,7 @@ class Finding:
 
 Record = (
     Run | Announced | Probe | Act | Write | Read | PodSeen | PodGone | PartSeen | LeaderSeen | Use | Rejected | Quiet | Scanned
-    | Searched | Planted | Span | Aside | LeftOut | Evidence | Finding
+    | Searched | Planted | Span | Aside | Speed | LeftOut | Evidence | Finding
 )  # fmt: skip
 _TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Record.__args__}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from e2e.chaos import again, invariants, rows
-from e2e.chaos.history import Finding, History, LeftOut, Record, Run
+from e2e.chaos.history import Finding, History, LeftOut, Record, Run, Speed
 from e2e.chaos.invariants import LatencyBound, Violation
 
 
@@ -23,6 +23,8 @@ class Judgement:
     violations: tuple[Violation, ...]
     rows: tuple[rows.Row, ...]
     left_out: tuple[LeftOut, ...]
+    # Experiments beside which the machine was slower than in the baseline, and how many times.
+    slower: Mapping[str, float]
 
     @property
     def passed(self) -> bool:
@@ -41,13 +43,14 @@ def judge(records: Iterable[Record]) -> Judgement:
     left_out = history.all(LeftOut)
     asked = [name for name in run.experiments if name not in {item.experiment for item in left_out}]
     found = invariants.check_all(history, baseline, asked, bound, run.quiet_seconds)
-    settled = again.settle(found, rows.held(history.all(Finding), found), asked)
+    slower = again.slowed(history.all(Speed))
+    settled = again.settle(found, rows.held(history.all(Finding), found), asked, slower)
     table = rows.rows(history, run, settled)
-    return Judgement(history, run, baseline, bound, settled.violations, tuple(table), left_out)
+    return Judgement(history, run, baseline, bound, settled.violations, tuple(table), left_out, slower)
 
 
 def slow_ones(records: Iterable[Record]) -> tuple[str, ...]:
     """The experiments that are to be made once more. None if too many are slow. Raises `NoRunError` as `judge` does."""
     judged = judge(records)
     slow = again.slow_ones(judged.violations, judged.run.experiments)
-    return slow if len(slow) <= again.most(judged.run.experiments) else ()
+    return slow if again.few_enough(slow, judged.run.experiments, judged.slower) else ()

@@ -41,6 +41,7 @@ def as_json(judgement: Judgement) -> dict[str, Any]:
         "idle_cores": round(run.idle_cores, 2),
         "slower": run.slower,
         "judged_by_the_designs_bound": judgement.bound == AIM,
+        "machine_slower": {name: round(times, 2) for name, times in judgement.slower.items()},
         "baseline_p99_ms": {tenant: round(value * 1000, 1) for tenant, value in judgement.baseline.items()},
         "others": totals(table),
         "experiments": [asdict(row) for row in table],
@@ -76,6 +77,10 @@ def as_text(judgement: Judgement) -> str:
         lines += [f"  {row.experiment}: VIOLATED {text}" for text in row.violations]
     lines += [f"  {item.experiment}: VIOLATED {item.invariant}: {item.text}" for item in outside(table, violations)]
     lines += [f"  {item.experiment}: left out: {item.reason}" for item in judgement.left_out]
+    lines += [
+        f"  {name}: the machine took {times:.1f} times the CPU time of the baseline for the same work"
+        for name, times in judgement.slower.items()
+    ]
     sums = totals(table)
     failed = f"{sums['failed_work']} of {sums['work']} pods, watches and jobs failed"
     lines.append(f"others: {sums['errors']} of {sums['requests']} requests and {failed}")

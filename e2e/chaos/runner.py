@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import yaml
 
 from e2e import tenants
 from e2e.api import Api, ApiError, UnreachableError
-from e2e.chaos import again, canary, invariants, judgement, population, quiet, report, room, scan
+from e2e.chaos import again, canary, invariants, judgement, population, quiet, report, room, scan, speed
 from e2e.chaos.experiments import Experiment
 from e2e.chaos.faults import Scene
 from e2e.chaos.history import (
@@ -32,6 +32,7 @@ from e2e.chaos.history import (
     Record,
     Run,
     Span,
+    Speed,
     from_lines,
 )
 from e2e.chaos.load import Load, stayers, stopped, turn_period
@@ -46,6 +47,7 @@ RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path(
 LIMITS = Path(__file__).with_name("limits.yaml")
 CONVERGE_SECONDS = invariants.LONGEST_CONVERGENCE
 _LOOK_SECONDS = 10.0
+_LOOKS_AT_MACHINE = 3
 _LAST_TURN_SECONDS = 3.0  # before the shortest span ends
 _TRACES_SECONDS = 120.0  # for what is left of a fault to go
 
@@ -160,6 +162,8 @@ class Runner:
         seconds = self.pace.stretched(self.pace.baseline, self._slower)
         rounds = self.pace.rounds(len(self._loads), self._slower)
         self.note(f"baseline: {rounds * seconds:.0f} s without a fault")
+        for _ in range(_LOOKS_AT_MACHINE):
+            self._look_at_machine()
         time.sleep(self.pace.settle)
         return room.measure(seconds, rounds, self._turns, lambda busy: room.enough(busy, self._slower))
 
@@ -202,10 +206,17 @@ class Runner:
         done.append(turn)
         target = opened[turn.member.name]
         others = tuple(tenant for name, tenant in opened.items() if name != target.name)
+        self._look_at_machine(turn.experiment.name)
         if self._experiment(turn.experiment, target, others):
             self._afterwards(turn.experiment, target, turn.member)
+        self._look_at_machine(turn.experiment.name)
         time.sleep(self.pace.settle)
         return True
+
+    def _look_at_machine(self, experiment: str = "") -> None:
+        # Without it a slow experiment counts as one of a machine that did not change.
+        with suppress(OSError, subprocess.SubprocessError):
+            self.records.append(Speed(time.monotonic(), experiment, speed.cpu_seconds()))
 
     def _experiment(self, experiment: Experiment, target: Tenant, others: tuple[Tenant, ...]) -> bool:
         """One experiment, from its hypothesis until no trace of its fault is left. False if it cannot be made here."""

@@ -1,4 +1,7 @@
-"""An experiment that was only slow is made once more: slow again is a violation, anything but slowness stays one."""
+"""An experiment that was only slow is made once more: slow again is a violation, anything but slowness stays one.
+
+Of those beside which the machine became slower more may be made once more, and no other is forgiven more easily.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from e2e.chaos import again, judgement, report, runner
-from e2e.chaos.again import ONE_IN, once_more
+from e2e.chaos import again, judgement, report, runner, speed
+from e2e.chaos.again import LEAST, ONE_IN, SLOWED_ONE_IN, SLOWER, once_more
 from e2e.chaos.experiments import Experiment
-from e2e.chaos.history import Evidence, Finding, Probe, Record, Span
+from e2e.chaos.history import Evidence, Finding, Probe, Record, Span, Speed
 from e2e.chaos.invariants import Violation
 from e2e.chaos.pace import Pace
 from e2e.chaos.page import document
@@ -140,11 +143,55 @@ def test_more_than_a_few_slow_ones_show_a_slow_platform() -> None:
     asked = [f"e{number}" for number in range(30)]
     few, many = asked[: 30 // ONE_IN], asked[: 30 // ONE_IN + 1]
     everything = frozenset(once_more(name) for name in asked)
-    assert again.settle([late(name) for name in few], everything, asked).violations == ()
-    assert again.settle([late(name) for name in many], everything, asked).moments == ()
+    assert again.settle([late(name) for name in few], everything, asked, {}).violations == ()
+    assert again.settle([late(name) for name in many], everything, asked, {}).moments == ()
     # A short run has six experiments.
-    assert again.settle([late("e1"), late("e2")], everything, asked[:6]).violations == ()
-    assert len(again.settle([late("e1"), late("e2"), late("e3")], everything, asked[:6]).violations) == 3
+    assert again.settle([late("e1"), late("e2")], everything, asked[:6], {}).violations == ()
+    assert len(again.settle([late("e1"), late("e2"), late("e3")], everything, asked[:6], {}).violations) == 3
+
+
+def test_what_was_slow_beside_a_slower_machine_counts_apart_and_has_to_hold_all_the_same() -> None:
+    asked = [f"e{number}" for number in range(32)]
+    beside = dict.fromkeys(asked[: 32 // SLOWED_ONE_IN], 1.5)
+    slow = [*beside, *asked[-(32 // ONE_IN) :]]
+    held = frozenset(once_more(name) for name in slow)
+    assert again.settle([late(name) for name in slow], held, asked, beside).violations == ()
+    assert len(again.settle([late(name) for name in slow], held, asked, {}).violations) == len(slow)
+    # One of them is slow once more.
+    assert again.settle([late(name) for name in slow], held - {once_more("e0")}, asked, beside).violations == (late("e0"),)
+    # More than so many show that the machine cannot tell anything of the platform.
+    most = dict.fromkeys(asked[: 32 // SLOWED_ONE_IN + 1], 1.5)
+    assert again.settle([late(name) for name in most], frozenset(map(once_more, most)), asked, most).moments == ()
+
+
+def test_a_machine_is_slower_by_the_worst_look_at_it_against_those_of_the_baseline() -> None:
+    baseline = [Speed(at, "", cpu_seconds) for at, cpu_seconds in enumerate((0.040, 0.042, 0.090))]
+    looks = [
+        Speed(10, "one", 0.042), Speed(20, "one", 0.063), Speed(30, "two", 0.042 * SLOWER), Speed(40, "three", 0.030),
+    ]  # fmt: skip
+    assert again.slowed([*baseline, *looks]) == {"one": pytest.approx(1.5)}
+    assert again.slowed(looks) == {}
+    assert again.slowed(baseline) == {}
+
+
+def test_the_work_that_shows_a_machines_speed_is_little_and_always_the_same() -> None:
+    first, second = speed.cpu_seconds(), speed.cpu_seconds()
+    assert 0 < first < 2
+    assert 0 < second < 2
+
+
+def test_a_slower_machine_is_told_and_its_experiments_may_be_more() -> None:
+    begins = [130.0 + 30 * number for number in range(LEAST + 1)]
+    faults = [replace(FIRST, name=f"killed-{begin:.0f}", begin=begin, lifted=begin + 4, end=begin + 20) for begin in begins]
+    records = good_run(faults=tuple(faults))
+    for fault in faults:
+        records = slow(fault)(records)
+    assert judgement.slow_ones(records) == ()
+    looks = [Speed(100.0, "", 0.04), Speed(131.0, "killed-130", 0.06)]
+    assert judgement.slow_ones([*records, *looks]) == tuple(fault.name for fault in faults)
+    judged = judgement.judge([*records, *looks])
+    assert "killed-130: the machine took 1.5 times the CPU time of the baseline for the same work" in report.as_text(judged)
+    assert report.as_json(judged)["machine_slower"] == {"killed-130": 1.5}
 
 
 def test_only_slow_ones_are_made_once_more_and_only_once() -> None:
@@ -178,6 +225,18 @@ def test_the_runner_makes_them_once_more_on_the_same_tenants(
     it, done, begun = a_runner(monkeypatch, slow_names)
     it._once_more(*done)
     assert [(turn.experiment.name, turn.member.name) for turn in begun] == [(name, f"of-{name[:3]}") for name in made]
+    looks = [(record.experiment, record.cpu_seconds) for record in it.records if isinstance(record, Speed)]
+    assert looks == [(name, 0.04) for name in made for _ in ("before", "after")]
+
+
+def test_a_machine_whose_speed_is_not_known_stops_no_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> float:
+        raise FileNotFoundError("/bin/true")
+
+    it, done, begun = a_runner(monkeypatch, ("one",))
+    monkeypatch.setattr(speed, "cpu_seconds", gone)
+    it._once_more(*done)
+    assert (len(begun), it.records) == (1, [])
 
 
 def test_the_runner_stops_once_nothing_is_recorded_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +262,7 @@ def a_runner(monkeypatch: pytest.MonkeyPatch, slow_names: tuple[str, ...]) -> tu
         turns.append(Turn(Experiment(name, name, nothing, 60), member))
     monkeypatch.setattr(judgement, "slow_ones", lambda _: slow_names)
     monkeypatch.setattr(runner.Runner, "_gather", lambda _: [])
+    monkeypatch.setattr(speed, "cpu_seconds", lambda: 0.04)
     monkeypatch.setattr(runner.Runner, "_whole", lambda *_: None)
     begun: list[Turn] = []
     opened = {turn.member.name: SimpleNamespace(name=turn.member.name) for turn in turns}
