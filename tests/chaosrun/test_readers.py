@@ -26,7 +26,7 @@ from workstation.cli import main
 from workstation.cli.chaos import running
 from workstation.cli.output import Progress
 
-async def run(request):
+async def run(request, begins):
     with Progress() as progress:
         for number in range(3):
             progress.show(f"step {number}")
@@ -84,7 +84,7 @@ def test_a_report_for_a_full_disk_costs_the_report_alone() -> None:
 def test_a_run_without_a_report_leaves_none_of_an_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline would publish the results of last month."""
 
-    async def refused(_: object) -> Report:
+    async def refused(*_: object) -> Report:
         raise Refused("an earlier run is not undone", "")
 
     monkeypatch.setattr(running, "_run", refused)
