@@ -7,7 +7,7 @@ A run of 63 experiments on ten tenants compares some 700 p99 with their bounds, 
 machine of two cores above all. What a fault does, it does again. Nothing else than latency is ever forgiven: one failed
 request, one restart or one missing proof, the first time or the second, fails the run.
 
-A machine whose hardware is shared may become slower in the middle of a run. What was slow beside it is no sign of a slow
+A machine whose hardware is shared may become slower in the middle of a run. What was slow beside it does not show a slow
 platform, and is made once more as well, up to a bound of its own.
 """
 
