@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from e2e import poll
-from e2e.chaos import room, runner
+from e2e.chaos import room, runner, speed
 from e2e.chaos.__main__ import parser, plan_of
-from e2e.chaos.history import Quiet, from_lines
+from e2e.chaos.history import Quiet, Speed, from_lines
 from e2e.chaos.pace import SHORT_PACE, Pace, probe_period
 from e2e.chaos.recorder import Recorder
 from e2e.chaos.schedule import Turn
@@ -94,6 +94,7 @@ def rhythm(
 
     monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setattr(runner, "_end", lambda _: 0)
+    monkeypatch.setattr(speed, "cpu_seconds", lambda: 0.04)
 
     # The machine is calm at first. Whether a baseline follows a look, and how busy the machine is in it, `busy` says in turn.
     def measure(
@@ -129,6 +130,9 @@ def test_load_and_probes_are_as_slow_as_the_machine_needs_them(
     assert started[::2] == periods
     assert made._slower == slower
     assert list(left) == []
+    looks = [record.experiment for record in made.records if isinstance(record, Speed)]
+    assert looks
+    assert not any(looks), "they are of the baseline"
 
 
 def test_pods_come_and_go_in_the_baseline_as_in_an_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
