@@ -14,7 +14,7 @@ from bulkhead.kube.errors import ApiError, KubeError
 from bulkhead.kube.informer import Change
 from bulkhead.kube.watch import MOST_LINE_BYTES
 from syncer.watch.lastpods import LastPods
-from tests.syncer.pods.test_reconcile import HOST_KEY, KEY, Bed, mirror, virtual
+from tests.syncer.pods.bed import HOST_KEY, KEY, Bed, mirror, virtual
 
 RECLAIM = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1767225600.0, "ReclaimedBorrowed", "Another needs its quota."))}
 JOBS = {"finalizers": ["batch.kubernetes.io/job-tracking"]}
