@@ -16,7 +16,7 @@ for the end of a deleted host pod, None where an event shows it.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
@@ -152,6 +152,7 @@ class EndHost:
 class DeleteOrphan:
     """Delete a host pod whose virtual pod is gone, if the mass-delete breaker allows it."""
 
+    why: ClassVar[str] = "virtual pod is gone"
     host: Obj
     absence: Answer
     grace: int | None
@@ -165,6 +166,7 @@ class DeleteOrphan:
 class DeletePredecessor:
     """Delete a host pod whose virtual pod was replaced by another of its name, if the mass-delete breaker allows it."""
 
+    why: ClassVar[str] = "virtual pod was replaced"
     host: Obj
     absence: Answer
     grace: int

@@ -276,8 +276,7 @@ class Pods:
             case DeleteOrphan(host, _, grace, again) | DeletePredecessor(host, _, grace, again):
                 if not await self._breaker.may_delete("Pod", virtual_uid(host), ended=has_ended(host)):
                     return _RETRY_KEPT
-                why = "virtual pod is gone" if isinstance(step, DeleteOrphan) else "virtual pod was replaced"
-                return await self._delete_host(host, grace, again, why)
+                return await self._delete_host(host, grace, again, step.why)
             case DeleteVirtual(virtual, _, lost, why):
                 try:
                     told = await self._report.report_gone(virtual, self._last_of(key, virtual), awaited=lost)
@@ -325,13 +324,7 @@ class Pods:
         if placed_on(virtual):
             self._tokens.queue(virtual, host)
         view = self._caches.view()
-        reported: Obj | None = None
-        unreported: KubeError | Again | None = None
-        try:
-            reported = await self._report.report(virtual, host)
-        except (KubeError, Again) as error:
-            # What a webhook of the tenant makes of a status keeps none of their changes from the host.
-            unreported = error
+        reported, unreported = await self._reported(virtual, host)
         pushed = await self._patches.push(virtual, host)
         if unreported is not None:
             raise unreported
@@ -347,12 +340,7 @@ class Pods:
 
     async def _end(self, step: EndHost) -> float | None:
         virtual, host = step.virtual, step.host
-        unreported: KubeError | Again | None = None
-        try:
-            await self._report.report(virtual, host)
-        except (KubeError, Again) as error:
-            # What a webhook of the tenant makes of a status keeps nothing running that the tenant deleted.
-            unreported = error
+        _, unreported = await self._reported(virtual, host)
         why = "virtual pod is being deleted"
         done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=step.grace, why=why)
         if unreported is not None:
@@ -361,6 +349,17 @@ class Pods:
             # It ended just before: the host deletes such a pod at once, and no event would show how it ended.
             await self._report.report(virtual, last)
         return step.again if done else _RETRY_KEPT
+
+    async def _reported(self, virtual: Obj, host: Obj) -> tuple[Obj | None, KubeError | Again | None]:
+        """Report the status: the virtual pod as `PodReport.report` returns it, and what kept the status from the plane.
+
+        The caller raises that after its step: what a webhook of the tenant makes of a status keeps none of their changes from
+        the host, and nothing running that they deleted.
+        """
+        try:
+            return await self._report.report(virtual, host), None
+        except (KubeError, Again) as error:
+            return None, error
 
     async def _delete_host(self, host: Obj, grace: int | None, again: float | None, why: str) -> float | None:
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=grace, why=why)
