@@ -167,7 +167,8 @@ def test_what_was_slow_beside_a_slower_machine_counts_apart_and_has_to_hold_all_
 def test_a_machine_is_slower_by_the_worst_look_at_it_against_those_of_the_baseline() -> None:
     baseline = [Speed(at, "", cpu_seconds) for at, cpu_seconds in enumerate((0.040, 0.042, 0.090))]
     looks = [
-        Speed(10, "one", 0.042), Speed(20, "one", 0.063), Speed(30, "two", 0.042 * SLOWER), Speed(40, "three", 0.030),
+        Speed(10, "one", 0.042), Speed(15, "one", 0.063), Speed(20, "one", 0.042), Speed(30, "two", 0.042 * SLOWER),
+        Speed(40, "three", 0.030),
     ]  # fmt: skip
     assert again.slowed([*baseline, *looks]) == {"one": pytest.approx(1.5)}
     assert again.slowed(looks) == {}
