@@ -2,52 +2,29 @@
 
 from typing import Any
 
+from tests.chart import admission_devices as devices
 from tests.chart import admission_ledger as ledger
 from tests.chart import admission_pulls as pulls
+from tests.chart import admission_reach as reach
 from tests.chart.admission_objects import (
-    ANNOTATIONS,
     CLOSED,
-    EVERY_TAINT,
-    GPU,
-    GRANTED,
     MARKS,
-    NODE_ADDRESS,
-    SLICE_LABELS,
     TEAM_A,
     Change,
-    at_ports,
     beside,
-    budget,
-    by_values,
-    certificates,
-    choice,
     claim,
     debugger,
-    devices,
-    endpoints,
     in_armour,
-    ingress,
     mirrored,
-    network_policy,
-    node_ports,
-    of_many,
     of_node,
     of_size,
     of_tokens,
     pod,
     pod_group,
-    selectors,
-    service,
-    service_ports,
     sized,
     snapshot,
-    with_endpoint,
-    with_path,
-    with_paths,
 )
 
-DEVICE_MOUNTS = "/var/run/nvidia-container-devices"
-SCRATCH = [{"name": "v", "emptyDir": {}}]
 GATED = pod(readinessGates=[{"conditionType": "example.org/gate"}])
 SHUT = {"type": "example.org/gate", "status": "False"}
 
@@ -86,6 +63,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "an AppArmor profile that is not offered": pod({"securityContext": {"appArmorProfile": in_armour("audit.json")}}),
     "no AppArmor": pod({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
     **pulls.REFUSED,
+    **devices.REFUSED,
+    **reach.REFUSED,
     **ledger.REFUSED,
     "host path": pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
     "inline CSI": pod(volumes=[{"name": "v", "csi": {"driver": "d"}}]),
@@ -104,126 +83,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "another pool": pod(nodeSelector={"bulkhead.dev/pool": "others", "disk": "fast"}),
     "every taint tolerated": pod(tolerations=[{"operator": "Exists"}]),
     "control plane taint": pod(tolerations=[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]),
-    "a resource it may not have": pod({"resources": GPU | {"limits": GPU["limits"] | {"kvm/kvm": "1"}}}),
-    "a resource that its quota does not count": pod({"resources": GPU | {"limits": GPU["limits"] | {"rdma/of-others": "1"}}}),
-    "huge pages that its quota does not count": pod(resources={"limits": {"hugepages-1Gi": "1Gi", "memory": "2Gi"}}),
-    "devices of a class by the name of a resource": pod(
-        {"resources": {"limits": GPU["limits"] | {"deviceclass.resource.kubernetes.io/gpu.example.com": "8"}}}
-    ),
-    "devices by its image": pod({"envFrom": []}),
-    "devices of a ConfigMap of its own": pod({"envFrom": [*CLOSED, {"configMapRef": {"name": "mine"}}]}),
-    "devices of a Secret": pod({"envFrom": [{"secretRef": {"name": "devices-v1"}}]}),
-    "devices where the ConfigMap is missing": pod({"envFrom": [{"configMapRef": {"name": "devices-v1", "optional": True}}]}),
-    "devices under other names": pod({"envFrom": [CLOSED[0] | {"prefix": "X_"}]}),
-    "devices that it does not ask for": pod({"resources": {}}),
-    "devices of which it asks for none": pod({"resources": {"limits": {"nvidia.com/gpu": "0"}}}),
-    "devices of another vendor": pod({"envFrom": [{"configMapRef": {"name": "devices-v1-amd"}}]}),
-    "devices by a mount": pod({"volumeMounts": [{"name": "v", "mountPath": f"{DEVICE_MOUNTS}/all"}]}, volumes=SCRATCH),
-    "devices by a mount with another spelling": pod(
-        {"volumeMounts": [{"name": "v", "mountPath": "//var//run/x/../nvidia-container-devices"}]}, volumes=SCRATCH
-    ),
-    "devices by a mount of an init container": pod(
-        initContainers=[
-            {"name": "i", "image": "x", "envFrom": CLOSED, "volumeMounts": [{"name": "v", "mountPath": f"{DEVICE_MOUNTS}/0"}]}
-        ],
-        volumes=SCRATCH,
-    ),
-    "devices for an init container": pod(initContainers=[{"name": "i", "image": "x"}]),
-    "devices that an init container does not ask for": pod(initContainers=[{"name": "i", "image": "x", "envFrom": GRANTED}]),
-    "devices by a variable": pod({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
-    "devices by a variable with a space": pod({"env": [{"name": "NVIDIA_IMEX_CHANNELS ", "value": "0"}]}),
-    "devices by the beginning of a variable": pod({"env": [{"name": "HABANA_VISIBLE_DEVICES_X", "value": "all"}]}),
-    "devices by a prefix": pod({"envFrom": [{"prefix": "NVIDIA_", "configMapRef": {"name": "mine"}}, *GRANTED]}),
-    "devices by a prefix with a space": pod({"envFrom": [{"prefix": " NVIDIA_VIS", "secretRef": {"name": "mine"}}, *GRANTED]}),
-    "devices by the beginning of a prefix": pod(
-        {"envFrom": [{"prefix": "HABANA_VISIBLE_DEVICES_X", "secretRef": {"name": "mine"}}, *GRANTED]}
-    ),
-    "devices by a prefix of another vendor": pod({"envFrom": [{"prefix": "AWS", "secretRef": {"name": "mine"}}, *GRANTED]}),
-    "a display by a prefix": pod({"envFrom": [{"prefix": "NVIDIA_DRIVER_", "secretRef": {"name": "mine"}}, *GRANTED]}),
-    "devices by a prefix of an init container": pod(
-        initContainers=[{"name": "i", "image": "x", "envFrom": [{"prefix": "N", "configMapRef": {"name": "mine"}}, *CLOSED]}]
-    ),
-    "devices by a key": mirrored("ConfigMap", data={"a": "b", "NVIDIA_VISIBLE_DEVICES": "all"}),
-    "devices by a binary key": mirrored("ConfigMap", binaryData={"DOCKER_RESOURCE_GPU": "YWxs"}),
-    "a display by a key": mirrored("ConfigMap", data={"NVIDIA_DRIVER_CAPABILITIES": "all"}),
-    "devices by what a prefix leaves": mirrored("ConfigMap", data={"NEURON_VISIBLE_DEVICES": "ALL"}),
-    "devices by a secret key": mirrored("Secret", data={"a": "YQ==", "NVIDIA_VISIBLE_DEVICES": "YWxs"}),
-    "devices by the beginning of a secret key": mirrored("Secret", data={"HABANA_VISIBLE_DEVICES_X": "YWxs"}),
-    "a display": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,display"}]}),
-    "capabilities from elsewhere": pod(
-        {"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}
-    ),
-    "the platform's variables": mirrored("ConfigMap", "devices-v1", data={"NVIDIA_VISIBLE_DEVICES": "all"}),
-    "the platform's variables for a vendor": mirrored("ConfigMap", "devices-v1-amd", data={"AMD_VISIBLE_DEVICES": "all"}),
     "the platform's address of the API": mirrored("ConfigMap", "kubernetes-environment"),
     "a pod with another's finalizer": pod() | {"metadata": pod()["metadata"] | {"finalizers": ["example.org/hold"]}},
     "a port of the node": pod({"ports": [{"containerPort": 1, "hostPort": 6443}]}),
-    "a CDI annotation": pod()
-    | {
-        "metadata": pod()["metadata"] | {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}},
-    },
-    "node port": service(type="NodePort"),
-    "load balancer": service(type="LoadBalancer"),
-    "external name": mirrored("Service", spec={"type": "ExternalName", "externalName": "kubernetes.default.svc"}),
-    "a name of its own": service(externalName="kubernetes.default.svc"),
-    "external address": service(externalIPs=["192.0.2.1"]),
-    "another tenant's address": node_ports(externalIPs=["10.112.8.11"]),
-    "an address beside the own": node_ports(externalIPs=[NODE_ADDRESS, "192.0.2.1"]),
-    "no port of a node": node_ports(443),
-    "the kubelet's port": node_ports(30080, 10250),
-    "a port before the range": node_ports(29999),
-    "a port beyond the range": node_ports(32768),
-    "callers behind the node's address": node_ports(externalTrafficPolicy="Cluster"),
-    "callers behind the node's address by default": node_ports(externalTrafficPolicy=None),
-    "node ports of no pods": node_ports(selector=None),
-    "node ports of another tenant's pods": node_ports(selector={"bulkhead.dev/tenant": "team-b"}),
-    "node ports that open a port": node_ports(type="NodePort"),
-    "a port more than a Service has": service(ports=service_ports(251)),
-    "another tenant's pods": service(selector={"bulkhead.dev/tenant": "team-b"}),
-    "a policy for everyone": network_policy(ingress=[{}]),
-    "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
-    "a policy for another tenant": network_policy(ingress=[{"from": [{"podSelector": {}, "namespaceSelector": {}}]}]),
-    "a policy of very many pods": of_many(2001),
-    "a policy of very many ports": at_ports(6001),
-    "a policy for very many labels": network_policy(
-        podSelector={"matchExpressions": [{"key": "a", "operator": "In", "values": [str(value) for value in range(6000)]}]}
-    ),
-    "a claim for devices of the host": devices({"deviceClassName": "of-the-host"}),
-    "a claim for one of several": devices(choice({"deviceClassName": "of-the-host"})),
-    "a claim that tells the driver": devices(config=[{"opaque": {"driver": "example.org", "parameters": {"a": 1}}}]),
-    "a claim for a class that the tenant's own does not offer": devices({"deviceClassName": "of-others"}),
-    "a claim with such a class as alternative": devices(choice({}, {"deviceClassName": "of-others"})),
-    "a claim for all devices": devices({"allocationMode": "All"}),
-    "a claim for all devices as alternative": devices(choice({}, {"allocationMode": "All"})),
-    "a claim for more devices than there can be": devices({"count": 33}),
-    "a claim for many devices": devices(*({"count": 16} for _ in range(3))),
-    "a claim for many devices by alternatives": devices(*[choice({"count": 1}, {"count": 11})] * 3),
-    "a claim for as many devices as it can say": devices(*({"count": 1024} for _ in range(32))),
-    "a claim with many selectors": devices(selectors(32), selectors(32), selectors(1)),
-    "a claim with many selectors by alternatives": devices(selectors(32), choice(selectors(17), selectors(16))),
-    "a claim with long selectors": devices(selectors(1, 10_000), selectors(1, 6_385)),
-    "a claim with long selectors by alternatives": devices(
-        selectors(1, 10_000), choice(selectors(1, 6_000), selectors(1, 385))
-    ),
-    "a claim for devices with taints": devices({"tolerations": EVERY_TAINT}),
-    "a claim for devices with taints as alternative": devices(choice({"tolerations": EVERY_TAINT}, {})),
-    "a claim from a template of the host": pod(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
-    "another tenant's host": ingress("team-a.x.org", "team-b.x.org"),
-    "every tenant's host": ingress("*.x.org"),
-    "a host that ends alike": ingress("xteam-a.x.org"),
-    "a host of no domain": ingress("team-a.y.org"),
-    "a rule for every host": ingress("team-a.x.org") | {"spec": ingress("team-a.x.org")["spec"] | {"rules": [{}]}},
-    "a default backend": ingress("team-a.x.org", defaultBackend={"service": {"name": "web", "port": {"number": 80}}}),
-    "nothing but a default backend": ingress(defaultBackend={"service": {"name": "web", "port": {"number": 80}}}),
-    "a resource as backend": with_path(backend={"resource": {"kind": "Secret", "name": "x"}}),
-    "a path with a statement": with_path(path="/a;}$x", pathType="ImplementationSpecific"),
-    "a certificate for every host": ingress("team-a.x.org", tls=[{"secretName": "c"}]),
-    "a certificate for another tenant": ingress("team-a.x.org", tls=[{"hosts": ["team-b.x.org"]}]),
-    "no class": ingress("team-a.x.org", ingressClassName=None),
-    "a snippet": ingress("team-a.x.org")
-    | {
-        "metadata": ingress()["metadata"] | {"annotations": ANNOTATIONS | {"nginx.ingress.kubernetes.io/server-snippet": "x"}},
-    },
     "a group of a workload of the host": pod_group(
         podGroupTemplateRef={"workload": {"workloadName": "of-the-host", "podGroupTemplateName": "t"}}
     ),
@@ -271,72 +133,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     | {"metadata": mirrored("Secret")["metadata"] | {"namespace": "bh-team-b-work"}},
     "a secret in the plane's namespace": mirrored("Secret")
     | {"metadata": mirrored("Secret")["metadata"] | {"namespace": "bh-team-a"}},
-    "endpoints that the host's controller takes for its own": endpoints("10.244.0.5")
-    | {
-        "metadata": endpoints()["metadata"]
-        | {"labels": MARKS | SLICE_LABELS | {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}}
-    },
-    "endpoints of no Service": endpoints("10.244.0.5")
-    | {
-        "metadata": endpoints()["metadata"]
-        | {"labels": MARKS | {key: value for key, value in SLICE_LABELS.items() if key != "kubernetes.io/service-name"}}
-    },
-    "endpoints by name": endpoints(addressType="FQDN"),
-    "an endpoint without a pod": with_endpoint(targetRef=None),
-    "an endpoint of another tenant's pod": with_endpoint(
-        targetRef={"kind": "Pod", "namespace": "bh-team-b-work", "name": "p", "uid": "1"}
-    ),
-    "an endpoint that is a node": with_endpoint(targetRef={"kind": "Node", "name": "n", "uid": "1"}),
-    "an endpoint of a pod that may be any": with_endpoint(
-        targetRef={"kind": "Pod", "namespace": "bh-team-a-work", "name": "p"}
-    ),
-    "an endpoint of two addresses": with_endpoint(addresses=["10.244.0.5", "10.244.0.6"]),
-    "an endpoint that is a node's address": endpoints("172.31.255.1"),
-    "an endpoint that is the host's API": endpoints("10.96.0.1"),
-    "an endpoint that is a tenant's Service": endpoints("10.112.8.1"),
-    "endpoints at every port": endpoints("10.244.0.5", ports=[{"name": "every"}]),
-    "endpoints at very many ports": endpoints(
-        "10.244.0.5", ports=[{"name": f"p{port}", "port": port} for port in range(1, 102)]
-    ),
-    "endpoints in their older form": mirrored(
-        "Endpoints", subsets=[{"addresses": [{"ip": "10.244.0.5"}], "ports": [{"port": 80}]}]
-    ),
-    "a budget in per cent": budget(minAvailable="100%"),
-    "a budget of what may go": budget(minAvailable=None, maxUnavailable=0),
-    "a budget without a number": budget(minAvailable=None),
-    "a budget beyond all numbers": budget(minAvailable=100001),
-    "a budget of every pod": budget(selector={}),
-    "a budget of another tenant's pods": budget(
-        selector={"matchLabels": {"bulkhead.dev/tenant": "team-b", "bulkhead.dev/namespace-hash": "h"}}
-    ),
-    "a budget of pods of every namespace": budget(selector={"matchLabels": {"bulkhead.dev/tenant": "team-a"}}),
-    "a budget that outlasts every drain": budget(
-        selector={"matchLabels": {"bulkhead.dev/tenant": "team-a", "bulkhead.dev/namespace-hash": "h"}}
-    ),
-    "a budget of drained pods": budget(
-        selector={
-            "matchLabels": {"bulkhead.dev/tenant": "team-a", "bulkhead.dev/namespace-hash": "h"},
-            "matchExpressions": [{"key": "bulkhead.dev/drained", "operator": "Exists"}],
-        }
-    ),
-    "a budget that keeps what is not healthy": budget(unhealthyPodEvictionPolicy="IfHealthyBudget"),
-    "a budget that does not say what is not healthy": budget(unhealthyPodEvictionPolicy=None),
-    "a budget by very many labels": budget(selector=by_values(100)),
-    "an ingress of very many paths": with_paths(201),
-    "an ingress with a very long path": with_path(path="/" + 512 * "a"),
-    "certificates for very many hosts": ingress("team-a.x.org", tls=certificates(201)),
 }
 ALLOWED: dict[str, dict[str, Any]] = {
     **pulls.ALLOWED,
-    "endpoints": endpoints("10.244.0.5", "10.244.128.9"),
-    "endpoints of six": endpoints("fd00:10:244::5", addressType="IPv6", ports=[]),
-    "no endpoints": endpoints() | {"endpoints": None, "ports": None},
-    "a budget": budget(minAvailable=0),
-    "a budget by many labels": budget(selector=by_values(99)),
-    "an ingress of many paths": with_paths(200),
-    "an ingress with a long path": with_path(path="/" + 511 * "a"),
-    "certificates for many hosts": ingress("team-a.x.org", tls=certificates(200)),
-    "a budget of nothing": budget(selector=None),
+    **devices.ALLOWED,
+    **reach.ALLOWED,
     "as much memory as may be": pod(sized("64Gi", "64Gi", cpu="8")),
     "init containers one after the other": pod(sized("40Gi"), initContainers=[beside("i", "40Gi"), beside("j", "40Gi")]),
     "a limit ten times its request": pod(sized("1Gi", "10Gi")),
@@ -356,41 +157,12 @@ ALLOWED: dict[str, dict[str, Any]] = {
         securityContext=of_node("audit.json"),
     ),
     "a user namespace": pod({"securityContext": {"runAsUser": 0}}, hostUsers=False),
-    "a pod without devices": pod(
-        {
-            "resources": {},
-            "envFrom": [{"configMapRef": {"name": "mine"}}, *CLOSED],
-            "env": [{"name": "NVIDIA_API_KEY", "value": "k"}],
-        },
-        initContainers=[{"name": "i", "image": "x", "envFrom": CLOSED}],
-    ),
-    "a claim for devices": devices({"count": 16}, {"deviceClassName": "nic.example.com"}, choice({"count": 15}, {"count": 2})),
-    "a claim with as many selectors as it may have": devices(selectors(32), choice(selectors(20), selectors(12))),
-    "a claim with as long selectors as it may have": devices(
-        selectors(1, 10_000), choice(selectors(1, 6_000), selectors(1, 384))
-    ),
-    "a pod with a network device": pod(
-        {"resources": {"limits": {"rdma/hca": "1", "hugepages-2Mi": "4Mi", "memory": "1Gi"}}, "envFrom": CLOSED},
-        resources={"limits": {"hugepages-2Mi": "4Mi", "memory": "2Gi"}},
-        schedulingGates=ledger.GATED,
-    ),
     **ledger.ALLOWED,
-    "a pod with a GPU and capabilities": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]}),
     "a pod of the class's choices": pod(
         priorityClassName="batch",
         runtimeClassName="slim",
         nodeSelector=dict(TEAM_A.nodes.selector) | {"gpu": "big"},
     ),
-    "credentials by a prefix": pod({"envFrom": [{"prefix": "AWS_", "secretRef": {"name": "mine"}}, *GRANTED]}),
-    "settings with keys": mirrored("ConfigMap", data={"VISIBLE_DEVICES": "all", "NVIDIA_API_KEY": "k"}),
-    "a secret with keys": mirrored("Secret", data={"ACCESS_KEY_ID": "YQ=="}),
-    "a service": service(),
-    "a service with as many ports as one has": service(ports=service_ports(250)),
-    "node ports": node_ports(30000, 32767),
-    "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),
-    "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),
-    "as large a policy as may be": of_many(2000),
-    "a policy of as many ports as may be": at_ports(6000),
     "a pod group": pod_group(schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]}, disruptionMode="Pod"),
     "a pod of a group": pod(schedulingGroup={"podGroupName": "x"}),
     "a snapshot of a claim": snapshot(),
@@ -416,6 +188,8 @@ ALLOWED: dict[str, dict[str, Any]] = {
 }
 CHANGES: dict[str, Change] = {
     **pulls.CHANGES,
+    **devices.CHANGES,
+    **reach.CHANGES,
     **ledger.CHANGES,
     "another record": Change(pod(), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}),
     "another record of a secret": Change(
@@ -427,11 +201,6 @@ CHANGES: dict[str, Change] = {
     "another's pod": Change(pod(labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
     "another's secret": Change(mirrored("Secret", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
     "another's settings": Change(mirrored("ConfigMap", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
-    "an ephemeral container with devices by a mount": Change(
-        pod(volumes=SCRATCH),
-        {"spec": {"ephemeralContainers": [debugger(volumeMounts=[{"name": "v", "mountPath": f"{DEVICE_MOUNTS}/all"}])]}},
-        "ephemeralcontainers",
-    ),
     "a privileged ephemeral container": Change(
         pod(),
         {"spec": {"ephemeralContainers": [debugger(securityContext={"privileged": True})]}},
@@ -445,28 +214,11 @@ CHANGES: dict[str, Change] = {
     "a status of a snapshot": Change(snapshot(), {"status": {"readyToUse": True}}, "status"),
     "a later change to another's volume": Change(claim(), {"spec": {"volumeName": "of-somebody"}}),
     "another class of a snapshot": Change(snapshot(), {"spec": {"volumeSnapshotClassName": "weekly"}}),
-    "endpoints that lead to the host's API": Change(
-        endpoints("10.244.0.5"), {"endpoints": endpoints("10.96.0.1")["endpoints"]}
-    ),
-    "endpoints that lose their pod": Change(endpoints("10.244.0.5"), {"endpoints": [{"addresses": ["10.244.0.5"]}]}),
-    "endpoints at every port now": Change(endpoints("10.244.0.5"), {"ports": [{"name": "every"}]}),
-    "endpoints that leave their Service": Change(
-        endpoints("10.244.0.5"), {"metadata": {"labels": {"kubernetes.io/service-name": None}}}
-    ),
-    "endpoints that the host's controller adopts": Change(
-        endpoints("10.244.0.5"), {"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": None}}}
-    ),
     "very many tokens now": Change(
         of_tokens({"token-a": "YQ=="}), {"data": {f"token-{number}": "YQ==" for number in range(16)}}
     ),
-    "a policy of very many pods now": Change(network_policy(), {"spec": {"ingress": of_many(2001)["spec"]["ingress"]}}),
-    "a budget by very many labels now": Change(budget(), {"spec": {"selector": by_values(100)}}),
-    "an ingress of very many paths now": Change(ingress("team-a.x.org"), {"spec": {"rules": with_paths(201)["spec"]["rules"]}}),
-    "certificates for very many hosts now": Change(ingress("team-a.x.org"), {"spec": {"tls": certificates(201)}}),
     "a long word why a gate is shut": Change(GATED, {"status": {"conditions": [SHUT | {"reason": "r" * 129}]}}, "status"),
     "a long text why a gate is shut": Change(GATED, {"status": {"conditions": [SHUT | {"message": "é" * 513}]}}, "status"),
-    "a budget in per cent now": Change(budget(), {"spec": {"minAvailable": "50%"}}),
-    "a budget that lets none go": Change(budget(), {"status": {"disruptionsAllowed": 0}}, "status"),
     "an address of another pod": Change(pod(), {"status": {"podIP": "10.244.7.7", "podIPs": [{"ip": "10.244.7.7"}]}}, "status"),
     "another address beside none": Change(pod(), {"status": {"podIPs": [{"ip": "fd00::1"}]}}, "status"),
     "an address of a node": Change(

@@ -16,7 +16,7 @@ from bulkhead.metering.meter import Lines
 from bulkhead.metering.usagebook import Sums
 from controller.metering import claims, metrics
 from controller.metering.usage import Usage
-from tests.controller.metering.test_usage import GPU, Dying, Host, whole
+from tests.controller.metering.bed import GPU, Dying, MeteredHost, whole
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
 from tests.kit.syncerbed import until
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.apiserver
 CLASS, OWN = "gpu.example.com", "imex.example.com"
 
 
-class Devices(Host):
+class Devices(MeteredHost):
     """The same, whose clock is ahead: stamps of a host that says nothing of an allocation are those of real time."""
 
     def __init__(self, client: Client) -> None:
@@ -114,7 +114,6 @@ async def host(host_client: Client) -> AsyncIterator[Devices]:
     made = Devices(host_client)
     for name in (made.work, made.system):
         await host_client.create(kinds.NAMESPACES, {"metadata": {"name": name}})
-    metrics._series.clear()
     yield made
     for claim in (await host_client.list(kinds.RESOURCE_CLAIMS, made.work)).items:
         await made.give(claim["metadata"]["name"])

@@ -16,11 +16,10 @@ from bulkhead.metering.meter import HOUR, Tally, UsageKey
 from bulkhead.metering.usagebook import Page
 from controller.metering import metrics
 from controller.metering.store import UsageStore
-from tests.controller.metering.test_usage import GPU, Host, host
+from tests.controller.metering.bed import GPU, MeteredHost
 from tests.kit.background import background
 from tests.kit.syncerbed import until
 
-__all__ = ["host"]
 pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
 
 
@@ -65,15 +64,15 @@ MEDDLING: dict[str, Obj] = {
 }
 
 
-async def meddle(host: Host, patch: Obj) -> None:
+async def meddle(host: MeteredHost, patch: Obj) -> None:
     await host.client.patch(kinds.CONFIG_MAPS, names.USAGE_OPEN, patch, host.system)
 
 
-async def the_open_page(host: Host) -> Page:
+async def the_open_page(host: MeteredHost) -> Page:
     return usagebook.page_of(await host.client.get(kinds.CONFIG_MAPS, names.USAGE_OPEN, host.system))
 
 
-async def closed_pages(host: Host) -> list[tuple[str, str]]:
+async def closed_pages(host: MeteredHost) -> list[tuple[str, str]]:
     listed = await host.client.list(kinds.CONFIG_MAPS, host.system, label_selector=f"{labels.USAGE}=closed")
     return [(config_map["metadata"]["name"], config_map["metadata"]["resourceVersion"]) for config_map in listed.items]
 
@@ -82,7 +81,7 @@ def mended() -> float:
     return float(metrics.pages.labels("repaired")._value.get())
 
 
-async def two_closed_pages(host: Host) -> None:
+async def two_closed_pages(host: MeteredHost) -> None:
     """Up to ten minutes ago, as though another controller had counted."""
     store, now = UsageStore(host.client, host.system, "before"), round(host.moment() * 1000)
     page = await store.open(now - 2 * HOUR)
@@ -94,7 +93,7 @@ async def two_closed_pages(host: Host) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-async def test_a_damaged_page_restarts_from_what_is_still_held(host: Host, name: str) -> None:
+async def test_a_damaged_page_restarts_from_what_is_still_held(host: MeteredHost, name: str) -> None:
     """Found by a controller that begins: what ended meanwhile is lost, what is still there counts from its own beginning."""
     await two_closed_pages(host)
     usage = host.usage()
@@ -119,7 +118,7 @@ async def test_a_damaged_page_restarts_from_what_is_still_held(host: Host, name:
 
 
 @pytest.mark.parametrize("name", [*DAMAGES, *MEDDLING])
-async def test_a_controller_that_counts_writes_over_a_foreign_change_and_loses_nothing(host: Host, name: str) -> None:
+async def test_a_controller_that_counts_writes_over_a_foreign_change_and_loses_nothing(host: MeteredHost, name: str) -> None:
     await two_closed_pages(host)
     usage = host.usage()
     async with background(usage.run()):
@@ -141,7 +140,7 @@ async def test_a_controller_that_counts_writes_over_a_foreign_change_and_loses_n
     assert not stored.get("immutable")
 
 
-async def test_a_closed_page_that_lost_its_notes_is_not_taken_for_an_old_one(host: Host) -> None:
+async def test_a_closed_page_that_lost_its_notes_is_not_taken_for_an_old_one(host: MeteredHost) -> None:
     await two_closed_pages(host)
     now, day = round(host.moment() * 1000), 24 * HOUR
     (first, _), _ = sorted(await closed_pages(host))
@@ -154,7 +153,7 @@ async def test_a_closed_page_that_lost_its_notes_is_not_taken_for_an_old_one(hos
     assert [name for name, _ in await closed_pages(host)] == [first]
 
 
-async def _gone(host: Host, usage: Any) -> None:
+async def _gone(host: MeteredHost, usage: Any) -> None:
     async def so() -> bool:
         return any(known.gone for known in usage._meter._known.values())
 
