@@ -33,6 +33,7 @@ from controller.snapshots import status
 from controller.snapshots.already import NameTakenError
 from controller.snapshots.places import Places
 from controller.snapshots.reports import Report, Reports
+from controller.snapshots.source import NoMemberError
 from controller.snapshots.spec import Order
 from controller.snapshots.status import Progress
 from controller.snapshots.take import Means, take
@@ -130,7 +131,7 @@ class SnapshotTasks:
                 # None of these changes by itself.
                 self._ends[uid] = self._failed(str(error))
             except Exception as error:  # noqa: BLE001 - a task that ended unseen would be begun again at once, for ever
-                known = isinstance(error, KubeError | TornError | TargetError | TimeoutError)
+                known = isinstance(error, KubeError | NoMemberError | TornError | TargetError | TimeoutError)
                 why = str(error) if known else f"{type(error).__name__}: {error}"
                 _log.warning(
                     "snapshot %s: attempt %d failed: %s",

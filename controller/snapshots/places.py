@@ -15,7 +15,8 @@ from bulkhead.snapshots.namedtargets import NamedTarget
 from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import Target, TargetError
 from controller.settings import Settings
-from controller.snapshots.take import EtcdOpened, Means
+from controller.snapshots.source import EtcdOpened
+from controller.snapshots.take import Means
 
 # The key of a Secret, and what the library calls it.
 _KEYS: Final = {

@@ -1,24 +1,22 @@
 """One attempt to take a snapshot: what is stored, in which order.
 
     stored already ──> that is it
-    else ──> etcd's stream ──> age ──> etcd.age ──> plane.age ──> manifest.json, signed: only with it there is a snapshot
+    else ──> a member's stream (`source`), age ──> etcd.age ──> plane.age ──> manifest.json, signed: with it there is a snapshot
 
 Memory does not depend on the size of the store. What an attempt that failed has stored is deleted if the target allows it, and
 counts for nothing either way.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 import bulkhead
 from bulkhead.api.conditions import timestamp
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Timeout
 from bulkhead.signing import Ring
 from bulkhead.snapshots import manifest
@@ -28,17 +26,14 @@ from bulkhead.snapshots.layout import MANIFEST, PLANE, STORE, folder
 from bulkhead.snapshots.manifest import Manifest, Part
 from bulkhead.snapshots.sealing import Sealing
 from bulkhead.snapshots.target import PresentError, Target, TargetError
-from controller.plane.secrets import KeyMaterial
-from controller.snapshots import already
+from controller.snapshots import already, source
 from controller.snapshots.already import MOST_STORE_BYTES, NameTakenError
+from controller.snapshots.source import EtcdOpened
 from controller.snapshots.spec import Order
 
 _log = logging.getLogger(__name__)
-_PATH: Final = "/v3/maintenance/snapshot"
 _STALLED_SECONDS: Final = 60.0
 _ATTEMPT_SECONDS: Final = 3600.0
-# Opens the store of a plane, at an address.
-EtcdOpened = Callable[[KeyMaterial, str], AbstractAsyncContextManager[Client]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +49,8 @@ class Means:
 async def take(order: Order, means: Means, now: datetime, on_progress: Callable[[int, int], object]) -> tuple[Manifest, str]:
     """Take it, and return its manifest and where that is.
 
-    `on_progress` gets the bytes of the store and those that are stored. Raises NameTakenError, KubeError, TornError,
-    TargetError, SealError, TimeoutError.
+    `on_progress` gets the bytes of the store and those that are stored. Raises NameTakenError, NoMemberError, KubeError,
+    TornError, TargetError, SealError, TimeoutError.
     """
     async with asyncio.timeout(_ATTEMPT_SECONDS):
         target, ring = means.target(), await means.ring()
@@ -99,21 +94,9 @@ async def _once(data: bytes) -> AsyncGenerator[bytes, None]:
 
 
 async def _store(order: Order, means: Means, on_progress: Callable[[int, int], object]) -> AsyncGenerator[bytes, None]:
-    """The snapshot file of etcd, from the first member that answers."""
+    """The snapshot file of etcd, from a member that has all of it."""
     frames = Frames(MOST_STORE_BYTES)
-    async with contextlib.AsyncExitStack() as stack:
-        answer = None
-        for pod, address in sorted(order.addresses.items()):
-            try:
-                client = await stack.enter_async_context(means.etcd(order.keys, address))
-                answer = await stack.enter_async_context(client.transport.stream(_PATH, body=b"{}"))
-                break
-            except Exception as error:
-                _log.info("etcd of %s gives no snapshot: %s", pod, error, extra={"tenant": order.spec.tenant})
-                if pod == max(order.addresses):
-                    raise
-        if answer is None:
-            raise TargetError("the plane has no pod with an address: it is not running")
+    async with source.stream(order, means.etcd) as answer:
         while data := await _next(answer.readany()):
             for part in frames.feed(data):
                 on_progress(frames.total, frames.taken)
