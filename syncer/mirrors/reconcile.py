@@ -15,8 +15,9 @@ from typing import Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
+from bulkhead.kube import codec
 from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed
-from bulkhead.kube.objects import key_of, uid_of
+from bulkhead.kube.objects import Meta, key_of, uid_of
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from syncer.events import Recorder
@@ -105,7 +106,7 @@ class Mirrors:
         if virtual is None:
             return await self._absent(item, host)
         if host is not None and host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID) != uid_of(virtual):
-            return await self._replaced(item, virtual, host)
+            return await self._replaced(item, virtual, self._copies.held(item))
         if virtual["metadata"].get("deletionTimestamp"):
             # What holds it goes first, and its end is an event; but no finalizer keeps a copy that may not stay.
             return None if host is None or kind.may_stay(host, self._caches.view()) else await self._unwanted(item, host)
@@ -131,15 +132,14 @@ class Mirrors:
             return _BEHIND_SECONDS
         return await self._copies.delete_absent(item, held)
 
-    async def _replaced(self, item: Item, virtual: Obj, host: Obj) -> float | None:
-        """The host object is of an earlier virtual object of this name."""
-        if host["metadata"].get("deletionTimestamp"):
+    async def _replaced(self, item: Item, virtual: Obj, copy: Meta | None) -> float | None:
+        """The copy on the host is of an earlier virtual object of this name; None if it was deleted already."""
+        if copy is not None and copy.deleting:
             return _BEHIND_SECONDS
-        held = self._copies.held(item)
         found = await self._virtual.read(self._caches.kinds[item.kind], item.key)
         if found is None or uid_of(found) != uid_of(virtual):
             return _BEHIND_SECONDS
-        return await self._copies.delete_absent(item, held) or _SOON_SECONDS
+        return await self._copies.delete_absent(item, copy) or _SOON_SECONDS
 
     async def _unwanted(self, item: Item, host: Obj | None) -> float | None:
         self._release(item)
@@ -169,12 +169,12 @@ class Mirrors:
                 follower.before_patch(host, desired)
                 await self._host.patch(r, key_of(host), patch.body, content_type=patch.content_type)
             await self._status(kind, virtual, host)
-        except (Stale, diff.Recreate) as instead:
-            old = instead.host if isinstance(instead, Stale) else host
-            if old is not None:
-                await self._host.delete(r, key_of(old), uid_of(old), grace=None, why="recreated for its virtual object")
-            return _SOON_SECONDS
-        except Conflict:
+        except Stale as stale:
+            # The cache does not show it yet.
+            return await self._replaced(item, virtual, codec.decode_meta(codec.encode(stale.host)))
+        except (diff.Recreate, Conflict) as instead:
+            if isinstance(instead, diff.Recreate) and host is not None:
+                await self._host.delete(r, key_of(host), uid_of(host), grace=None, why="recreated for its virtual object")
             return _SOON_SECONDS
         except NotServed:
             if not kind.optional or host is not None:

@@ -192,6 +192,50 @@ async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: Syncer
     await released(bed, name)
 
 
+async def test_the_copy_of_an_earlier_claim_that_is_not_seen_yet_passes_the_mass_delete_breaker(
+    bed: SyncerBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await claim(bed, "data")
+    await provision(bed, "data")
+    await bound(bed, "data")
+    assert bed.session is not None
+    # A slow watch: what the session has of the host does not show the copy.
+    for read in ("get", "meta"):
+        monkeypatch.setattr(bed.session.caches.host["PersistentVolumeClaim"].store, read, lambda _: None)
+    asked: list[str] = []
+    lets: list[str] = []
+
+    async def may_delete(kind: str, _: str, **__: Any) -> bool:
+        asked.append(kind)
+        return kind in lets
+
+    monkeypatch.setattr(bed.session.breaker, "may_delete", may_delete)
+    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"finalizers": None}}, bed.space)
+    await bed.plane.delete(PERSISTENT_VOLUME_CLAIMS, "data", bed.space)
+    await claim(bed, "data")
+
+    async def asks() -> bool:
+        return bool(asked)
+
+    await until(asks, "the breaker to be asked")
+    queue = bed.session.queue
+
+    async def idle() -> bool:
+        return queue.idle
+
+    await until(idle, "the claim to be done with for now")
+    former = await bed.copied(PERSISTENT_VOLUME_CLAIMS, "data")
+    assert "deletionTimestamp" not in former["metadata"]
+    lets.append("PersistentVolumeClaim")
+    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"labels": {"again": "true"}}}, bed.space)
+
+    async def deleted() -> bool:
+        found = await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    await until(deleted, "the copy of the earlier claim deleted")
+
+
 async def test_a_claim_whose_volume_the_host_has_lost_says_that_it_gets_an_empty_one(bed: SyncerBed) -> None:
     await claim(bed, "data")
     host = await provision(bed, "data")
