@@ -209,6 +209,21 @@ class Reason(_Explained):
     TEARDOWN_BLOCKED = "TeardownBlocked", "An object of the tenant does not go away; the message names it."
 
 
+# The spec itself cannot be satisfied: however long one waits, the tenant is Ready only once a person has changed it.
+HOPELESS: Final = frozenset(
+    {
+        Reason.UNKNOWN_CLASS,
+        Reason.INVALID_NAME,
+        Reason.VERSION_UNAVAILABLE,
+        Reason.OUT_OF_BOUNDS,
+        Reason.IRREVERSIBLE,
+        Reason.IMPOSSIBLE_QUOTA,
+        Reason.NOT_SUPPORTED,
+        Reason.NAMESPACE_TAKEN,
+    }
+)
+
+
 class CohortCondition(_Explained):
     """What a Cohort reports about itself."""
 

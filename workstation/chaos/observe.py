@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels, names
-from bulkhead.api.conditions import ConditionType, condition_of, current_condition
+from bulkhead.api.conditions import HOPELESS, ConditionType, condition_of, current_condition
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import resources as kinds
@@ -42,6 +42,12 @@ def tenant_fact(tenant: Obj) -> TenantFact:
 def is_ready(tenant: Obj) -> bool:
     """Whether the controller says of the present spec that the tenant is Ready."""
     return current_condition(tenant, ConditionType.READY).get("status") == "True"
+
+
+def refusal(tenant: Obj) -> str:
+    """Why the controller refuses the present spec, so that no wait makes the tenant Ready; empty if it does not."""
+    ready = current_condition(tenant, ConditionType.READY)
+    return f"{ready.get('reason')}: {ready.get('message')}" if ready.get("reason") in HOPELESS else ""
 
 
 async def controllers(host: Client, namespace: str) -> list[Obj]:

@@ -228,14 +228,25 @@ class _Running:
             listed = (await host.list(kinds.TENANTS, label_selector=objects.selector(made.run))).items
             # A copy of one of them has its label too, and belongs to its maker.
             found = {name: item for item in listed if (name := str(item["metadata"]["name"])) in made.creates}
-            waiting = [name for name in made.creates if name not in found or not observe.is_ready(found[name])]
+            for name in made.creates:
+                _still_possible(name, found.get(name))
+            waiting = [name for name in made.creates if not observe.is_ready(found[name])]
             if not waiting:
                 return found
-            why = observe.waits_for(found[waiting[0]]) if waiting[0] in found else "it is gone"
+            why = observe.waits_for(found[waiting[0]])
             if clock() >= end:
                 raise Stopped(f"tenant {waiting[0]} was not Ready within {_READY_SECONDS:g} s: {why}")
             self._ground.say(f"waiting for {len(waiting)} of {len(made.creates)} tenants to be Ready: {waiting[0]}: {why}")
             await asyncio.sleep(_POLL_SECONDS)
+
+
+def _still_possible(name: str, tenant: Obj | None) -> None:
+    """Raises Stopped if one of the run's own tenants cannot become Ready: what waiting does not change."""
+    if tenant is None or tenant["metadata"].get("deletionTimestamp"):
+        raise Stopped(f"tenant {name} was deleted while the run waited for it")
+    refusal = observe.refusal(tenant)
+    if refusal:
+        raise Stopped(f"tenant {name} is refused: {refusal}")
 
 
 async def settle_in(plane: Client, run_name: str) -> None:

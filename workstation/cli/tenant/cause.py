@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bulkhead.api.conditions import ConditionType, Reason, condition_of
+from bulkhead.api.conditions import HOPELESS, ConditionType, Reason, condition_of
 from bulkhead.api.names import SYSTEM_NAMESPACE
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
-from workstation.cli.tenant.waiting import HOPELESS, ready_condition
+from workstation.cli.tenant.waiting import ready_condition
 from workstation.cli.trouble import Trouble
 
 # What keeps a pod from starting, from the ground up: a pod without a node has no volume, one without a volume no container.

@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass
 
 from bulkhead.api import names
+from bulkhead.api.conditions import HOPELESS
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -100,7 +101,7 @@ async def _describe(request: DescribeRequest) -> Description:
 async def _inside(client: Client, tenant: Obj, host: Host) -> Inside:
     """The tenant's own pods that do not run, with the messages that the tenant sees."""
     ready = waiting.ready_condition(tenant) or {}
-    if ready.get("reason") in waiting.HOPELESS and not (tenant.get("status") or {}).get("endpoint"):
+    if ready.get("reason") in HOPELESS and not (tenant.get("status") or {}).get("endpoint"):
         return Inside(unknown=f"the tenant has no plane, because its spec is refused ({ready['reason']})")
     try:
         found = await certificate.current(client, host, tenant, patience=_PLANE_SECONDS)

@@ -13,7 +13,14 @@ from datetime import UTC, datetime
 from typing import IO, Final
 
 from bulkhead.api import conditions, labels, names
-from bulkhead.api.conditions import ConditionType, Reason, RestoreCondition, RestoreReason, find_condition
+from bulkhead.api.conditions import (
+    HOPELESS,
+    ConditionType,
+    Reason,
+    RestoreCondition,
+    RestoreReason,
+    find_condition,
+)
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.kube import portforward
@@ -29,7 +36,6 @@ from workstation.cli.output import Progress, plain
 from workstation.cli.tenant import patience, volumeroom
 from workstation.cli.tenant.patience import LateError, Waits
 from workstation.cli.tenant.restoreplan import RestorePlan
-from workstation.cli.tenant.waiting import HOPELESS
 
 _PORT: Final = 2390  # of the pod (`controller.plane.restoring`)
 _SECRET: Final = "plane-restore"  # noqa: S105 - the name of a Secret

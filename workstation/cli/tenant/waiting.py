@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkhead.api import conditions, names
-from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.conditions import HOPELESS, ConditionType
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -25,20 +25,6 @@ from workstation.cli.trouble import Trouble, troubles
 
 _INTERVAL = 0.3
 _TROUBLE_EVERY = 2.0
-
-# The spec itself cannot be satisfied: waiting does not help, the user must edit it.
-HOPELESS = frozenset(
-    {
-        Reason.UNKNOWN_CLASS,
-        Reason.INVALID_NAME,
-        Reason.VERSION_UNAVAILABLE,
-        Reason.OUT_OF_BOUNDS,
-        Reason.IRREVERSIBLE,
-        Reason.IMPOSSIBLE_QUOTA,
-        Reason.NOT_SUPPORTED,
-        Reason.NAMESPACE_TAKEN,
-    }
-)
 
 
 def ready_condition(tenant: Obj) -> Mapping[str, Any] | None:
