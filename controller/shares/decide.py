@@ -12,7 +12,7 @@ Each step names the UID and version of its object, so it never touches an object
 An object without our label belongs to the tenant. It is never written or removed: if `Create` finds one, that is a conflict.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -120,6 +120,20 @@ class Point:
 
 
 Step: TypeAlias = Create | Replace | Remove | Point
+
+
+def slot_of(step: Step) -> Slot:
+    """What a step writes."""
+    return Slot("ServiceAccount", step.account.namespace, "default") if isinstance(step, Point) else step.slot
+
+
+def in_turn(steps: Iterable[Step], refused: Container[Slot]) -> list[Step]:
+    """The steps in the order in which they are tried: those that the plane has refused come last.
+
+    A look ends after a few refusals. Otherwise a webhook of the tenant's that refuses copies in some namespaces would keep all
+    others from getting theirs.
+    """
+    return sorted(steps, key=lambda step: slot_of(step) in refused)
 
 
 @dataclass(frozen=True, slots=True)

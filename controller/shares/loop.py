@@ -34,7 +34,7 @@ from controller.inside.budget import Budget, Turn
 from controller.inside.calls import Plane
 from controller.shares import plane as inside
 from controller.shares.content import Source
-from controller.shares.decide import Create, Decision, Left, Replace, Slot, Space, Step, decide
+from controller.shares.decide import Create, Decision, Left, Replace, Slot, Space, Step, decide, in_turn, slot_of
 from controller.shares.spec import Item, Share
 from controller.shares.status import Found, verdict
 from controller.shares.volumes.host import HostVolumes
@@ -69,6 +69,7 @@ class _Entry:
     spaces: tuple[Space, ...] = ()
     left: dict[Slot, Left] = field(default_factory=dict)
     conflicts: dict[Slot, float] = field(default_factory=dict)
+    refused: set[Slot] = field(default_factory=set)  # what the plane refused when it was last tried
     hasty: int = 0  # looks in a row that had something to do
     read: int = 0  # bytes of the plane's answers in the last look
     found: Found | None = None
@@ -244,9 +245,11 @@ class ShareLoops:
     async def _apply(self, tenant: str, entry: _Entry, plane: Plane, decision: Decision) -> str:
         """Do the steps; returns the plane's message for the first step that it (or a webhook of the tenant) refused."""
         refused: list[str] = []
-        for step in decision.steps[:MOST_STEPS_A_LOOK]:
+        entry.refused &= {slot_of(step) for step in decision.steps}
+        for step in in_turn(decision.steps, entry.refused)[:MOST_STEPS_A_LOOK]:
             try:
                 await self._step(entry, plane, step)
+                entry.refused.discard(slot_of(step))
             except (Conflict, NotFound):
                 # It has changed since it was read, or its namespace is terminating: the next look decides again.
                 continue
@@ -255,6 +258,7 @@ class ShareLoops:
             except ApiError as error:
                 _log.info("the plane refuses a shared object: %s", error, extra={"tenant": tenant})
                 refused.append(str(error)[:300])
+                entry.refused.add(slot_of(step))
                 if len(refused) >= _MOST_REFUSED:
                     break
         return next(iter(refused), "")
