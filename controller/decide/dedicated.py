@@ -3,12 +3,13 @@
 A claim is a Tenant with `nodes.dedicated`; its pool is what its selector matches. A node of the pool gets one key twice:
 
     taint bulkhead.dev/tenant=<tenant>:NoSchedule   from the moment that it is allotted: no more pods of others are bound
-    label bulkhead.dev/tenant=<tenant>              once no pod of another tenant runs there: the tenant's own pods select it
+    label bulkhead.dev/tenant=<tenant>              once no pod of another tenant runs there or will: its own pods select it
 
 So a tenant's nodes are dedicated from its first pod on, and pods that were there before drain off. The marks on the nodes are
 the only memory: a node stays with its tenant while that tenant claims it, and is released when it does not.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -17,11 +18,17 @@ from bulkhead.api import labels
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping, text
 from controller.refusal import Refusal
 
 KEY: Final = labels.TENANT
 EFFECT: Final = "NoSchedule"
 _MAX_NAMED: Final = 3
+# What a scheduler writes into a claim for whose pod it has chosen a node, and what it writes once the volume is there.
+_CHOSEN: Final = "volume.kubernetes.io/selected-node"
+_BOUND: Final = "pv.kubernetes.io/bind-completed"
+# A scheduler waits for ten minutes by default (`bindTimeoutSeconds` of its plugin VolumeBinding).
+_LONGEST_BINDING_SECONDS: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,41 @@ class Finding:
 
 
 Running: TypeAlias = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """Pods that have chosen a node and wait there for a volume: the scheduler binds them once it is made, whatever the taint.
+
+    since: when each of their claims was first seen, by UID. chosen: node, tenant and number of claims.
+    """
+
+    since: Mapping[str, float]
+    chosen: Mapping[tuple[str, str], int]
+
+    def to(self, node: str, owner: str) -> Counter[str]:
+        """How many of other tenants than its owner come to a node, by tenant."""
+        return Counter({tenant: number for (name, tenant), number in self.chosen.items() if name == node and tenant != owner})
+
+
+def coming(claims: Iterable[Obj], known: Mapping[str, float], now: float) -> Coming:
+    """The pods that have chosen a node, from the metadata of tenants' claims. `known`: since when each claim is known.
+
+    One whose volume is not made for longer than the scheduler waits no longer counts: its pod is judged again, and then
+    by the taint.
+    """
+    since: dict[str, float] = {}
+    chosen: Counter[tuple[str, str]] = Counter()
+    for claim in claims:
+        meta = mapping(claim.get("metadata"))
+        notes, uid = mapping(meta.get("annotations")), text(meta.get("uid"))
+        node = text(notes.get(_CHOSEN))
+        if not node or notes.get(_BOUND) == "yes":
+            continue
+        since[uid] = known.get(uid, now)
+        if now - since[uid] <= _LONGEST_BINDING_SECONDS:
+            chosen[node, text(mapping(meta.get("labels")).get(KEY))] += 1
+    return Coming(since, chosen)
 
 
 def allot(nodes: Sequence[HostNode], claims: Iterable[Claim]) -> Allotment:

@@ -10,7 +10,7 @@ whichever controller led when that happened, and marks that anything else has wr
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -197,6 +197,8 @@ class Dedication:
         self._judged: dict[str, _Judged] = {}
         self._found: Mapping[str, Finding] = {}
         self._refused: Mapping[str, Finding] = {}
+        # Claims whose pods have chosen a node that is to be emptied, by UID, and since when they are known.
+        self._chosen: Mapping[str, float] = {}
         # The UID and the generation of each tenant in the findings.
         self._looked: Mapping[str, tuple[str, int]] = {}
 
@@ -240,11 +242,7 @@ class Dedication:
         wanted = [judgement.claimed.claim for judgement in judged.values() if judgement.claimed.claim is not None]
         claims, allotted, refused = dedicated.settled(seen, wanted, before)
         waiting = dedicated.to_be_emptied(seen, allotted)
-        running: dict[str, dict[str, int]] = {}
-        for name, owner in waiting[:_MAX_NODES_A_LOOK]:
-            found = await self._others(name, owner)
-            if found is not None:
-                running[name] = found
+        running = await self._running(waiting[:_MAX_NODES_A_LOOK])
         wrong = dedicated.marks(seen, allotted, running)
         failed = 0
         for mark in wrong[:_MAX_WRITES_A_RECOUNT]:
@@ -301,15 +299,26 @@ class Dedication:
             if not same or looked.get(tenant) != earlier.get(tenant):
                 self._on_tenant(tenant)
 
-    async def _others(self, node: str, owner: str) -> dict[str, int] | None:
-        """How many pods of which other tenants run on a node; None if that is unknown."""
+    async def _running(self, waiting: Collection[tuple[str, str]]) -> dict[str, dict[str, int]]:
+        """How many pods of which other tenants run on nodes with their owners, or will; without nodes where that is unknown."""
+        if not waiting:
+            self._chosen = {}
+            return {}
+        running: dict[str, dict[str, int]] = {}
+        try:
+            claims = (await self._client.list_metadata(kinds.PERSISTENT_VOLUME_CLAIMS, label_selector=dedicated.KEY)).items
+            coming = dedicated.coming(claims, self._chosen, self._clock.monotonic())
+            self._chosen = coming.since
+            for name, owner in waiting:
+                running[name] = await self._others(name, owner) + coming.to(name, owner)
+        except KubeError as error:
+            _log.warning("cannot see whether nodes are empty: %s", error)
+        return running
+
+    async def _others(self, node: str, owner: str) -> Counter[str]:
         fields = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         selector = f"{dedicated.KEY},{dedicated.KEY}!={owner}"
-        try:
-            listed = await self._client.list_metadata(kinds.PODS, label_selector=selector, field_selector=fields)
-        except KubeError as error:
-            _log.warning("cannot list pods: %s", error, extra={"node": node})
-            return None
+        listed = await self._client.list_metadata(kinds.PODS, label_selector=selector, field_selector=fields)
         return Counter(pod["metadata"]["labels"][dedicated.KEY] for pod in listed.items)
 
     async def _write(self, mark: Mark) -> bool:

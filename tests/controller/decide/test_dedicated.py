@@ -315,3 +315,30 @@ def _after(before: HostNode, mark: Mark | None) -> HostNode:
     patch = mark.patch()
     labels = {key: value for key, value in ({**before.labels, **patch["metadata"]["labels"]}).items() if value is not None}
     return replace(before, labels=labels, taints=tuple(patch["spec"]["taints"] or ()))
+
+
+def chosen(uid: str, tenant: str, at: str = "n1", **notes: str) -> dict[str, Any]:
+    """The metadata of a claim whose pod has chosen a node."""
+    annotations = {"volume.kubernetes.io/selected-node": at} | notes
+    return {"metadata": {"uid": uid, "labels": {KEY: tenant}, "annotations": annotations}}
+
+
+def test_pods_that_have_chosen_a_node_and_wait_for_their_volume_come_to_it() -> None:
+    bound = chosen("4", "blue", **{"pv.kubernetes.io/bind-completed": "yes"})
+    claims = [chosen("1", "blue"), chosen("2", "blue"), chosen("3", "green", "n2"), bound, chosen("5", "red")]
+    claims += [{"metadata": {"uid": "6", "labels": {KEY: "blue"}}}, {"metadata": {}}, {}]
+    found = dedicated.coming(claims, {}, 0.0)
+    assert (found.to("n1", "red"), found.to("n2", "red"), found.to("n3", "red")) == ({"blue": 2}, {"green": 1}, {})
+    # Its owner's own pods do not keep a node from it.
+    assert found.to("n1", "blue") == {"red": 1}
+
+
+def test_a_volume_that_is_never_made_keeps_a_node_for_as_long_as_a_scheduler_waits() -> None:
+    claims = [chosen("1", "blue")]
+    found = dedicated.coming(claims, {}, 100.0)
+    again = dedicated.coming(claims, found.since, 999.0)
+    assert again.to("n1", "red") == {"blue": 1}
+    late = dedicated.coming([*claims, chosen("2", "green")], again.since, 1001.0)
+    assert late.to("n1", "red") == {"green": 1}
+    # One that is gone and comes back is another choice.
+    assert dedicated.coming([], late.since, 1002.0).since == {}

@@ -11,7 +11,7 @@ import pytest
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Key
-from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES, TENANTS
+from bulkhead.kube.resources import NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, TENANT_CLASSES, TENANTS
 from controller.decide.dedicated import KEY, Finding
 from controller.host import dedication
 from controller.host.dedication import Dedication
@@ -90,6 +90,11 @@ async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         await host_client.delete(TENANTS, tenant)
     for each in (await host_client.list(PODS, made.mark)).items:
         await host_client.delete(PODS, each["metadata"]["name"], made.mark, grace_seconds=0)
+    for claim in (await host_client.list(PERSISTENT_VOLUME_CLAIMS, made.mark)).items:
+        await host_client.patch(
+            PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], {"metadata": {"finalizers": None}}, made.mark
+        )
+        await host_client.delete(PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], made.mark)
     for name in made.nodes:
         await host_client.delete(NODES, name)
     await host_client.delete(TENANT_CLASSES, made.mark)
@@ -108,6 +113,23 @@ async def test_a_pool_becomes_one_tenants_when_the_others_have_left_and_goes_bac
         assert (await host.told(leader, host.red, "2 nodes")).complete
         await host.client.patch(TENANTS, host.red, {"spec": {"nodes": {"dedicated": None}}})
         await host.bears((None, None), (None, None))
+
+
+async def test_a_node_that_another_tenants_pod_has_chosen_for_its_volume_is_not_empty(host: Host) -> None:
+    """The pod has no node yet, and is bound there whatever the taint says by then."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "slow"}
+    meta = {"name": "data", "labels": {KEY: host.blue}, "annotations": {"volume.kubernetes.io/selected-node": host.nodes[0]}}
+    await host.client.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": meta, "spec": spec}, host.mark)
+    async with leading(host.leader()) as leader:
+        await host.ask(host.red)
+        await host.bears((host.red, None), (host.red, host.red))
+        await host.told(leader, host.red, f"{host.nodes[0]} (1 of tenant {host.blue})")
+        await host.run("bound", host.blue)
+        done = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+        await host.client.patch(PERSISTENT_VOLUME_CLAIMS, "data", done, host.mark)
+        await host.told(leader, host.red, f"{host.nodes[0]} (1 of tenant {host.blue})")
+        await host.client.delete(PODS, "bound", host.mark, grace_seconds=0)
+        await host.bears((host.red, host.red), (host.red, host.red))
 
 
 async def test_a_finding_that_is_as_before_is_told_again_after_an_edit(host: Host) -> None:
