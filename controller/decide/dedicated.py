@@ -19,13 +19,13 @@ from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
+from controller.plane.stranded import SELECTED_NODE
 from controller.refusal import Refusal
 
 KEY: Final = labels.TENANT
 EFFECT: Final = "NoSchedule"
 _MAX_NAMED: Final = 3
-# What a scheduler writes into a claim for whose pod it has chosen a node, and what it writes once the volume is there.
-_CHOSEN: Final = "volume.kubernetes.io/selected-node"
+# Stands on a claim once its volume is there.
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
 # A scheduler waits for ten minutes by default (`bindTimeoutSeconds` of its plugin VolumeBinding).
 _LONGEST_BINDING_SECONDS: Final = 900.0
@@ -160,7 +160,7 @@ def coming(claims: Iterable[Obj], known: Mapping[str, float], now: float) -> Com
     for claim in claims:
         meta = mapping(claim.get("metadata"))
         notes, uid = mapping(meta.get("annotations")), text(meta.get("uid"))
-        node = text(notes.get(_CHOSEN))
+        node = text(notes.get(SELECTED_NODE))
         if not node or notes.get(_BOUND) == "yes":
             continue
         since[uid] = known.get(uid, now)

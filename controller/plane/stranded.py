@@ -19,7 +19,7 @@ from bulkhead.api.podphase import is_ready, placed_on
 from bulkhead.api.untrusted import mapping, text
 
 # The annotation by which the scheduler says where a volume is to be made.
-_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _NODE: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # What the scheduler says of nodes from which a volume cannot be reached, in Kubernetes 1.34 and since.
 _ELSEWHERE: Final = re.compile(r"volume node affinity conflict|didn't match PersistentVolume's node affinity")
@@ -61,7 +61,7 @@ def node_of(pod: Mapping[str, Any], claim: Mapping[str, Any] | None) -> tuple[st
         return (node, False) if _NODE.fullmatch(node) else ("", False)
     if not _ELSEWHERE.search(text(condition_of(pod, "PodScheduled").get("message"))):
         return "", False
-    node = text(mapping(mapping((claim or {}).get("metadata")).get("annotations")).get(_SELECTED_NODE))
+    node = text(mapping(mapping((claim or {}).get("metadata")).get("annotations")).get(SELECTED_NODE))
     return (node, True) if _NODE.fullmatch(node) else ("", False)
 
 

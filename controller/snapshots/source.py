@@ -16,12 +16,12 @@ from typing import Final
 from bulkhead.kube.client import Client
 from bulkhead.kube.connection import Stream
 from controller.inside.etcdaccess import Etcd
+from controller.plane import corruption
 from controller.plane.secrets import KeyMaterial
 from controller.snapshots.spec import Order
 
 _log = logging.getLogger(__name__)
 _PATH: Final = "/v3/maintenance/snapshot"
-_UNKNOWN: Final = "0"  # a member is corrupt, and etcd cannot tell which
 # Opens the store of a plane, at an address.
 EtcdOpened = Callable[[KeyMaterial, str], AbstractAsyncContextManager[Client]]
 
@@ -57,5 +57,5 @@ async def _has_all(etcd: Etcd, pod: str) -> None:
     # It answers once a quorum has confirmed its leader and it has caught up with that; a member without a vote refuses.
     await etcd.members()
     member = await etcd.status(pod)
-    if member.corrupt and not {member.id, _UNKNOWN}.isdisjoint(member.corrupt):
+    if member.corrupt and not {member.id, corruption.UNKNOWN}.isdisjoint(member.corrupt):
         raise NoMemberError("it has other data than its peers, or one of them has, and etcd cannot tell which")

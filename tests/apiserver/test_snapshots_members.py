@@ -3,35 +3,23 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import pyrage
 import pytest
 
-from bulkhead.api import planerecord
-from bulkhead.api.planerecord import PlaneRecord
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.snapshots import reading
 from bulkhead.snapshots.judge import RefusedError, Taker
-from bulkhead.snapshots.place import Place
-from bulkhead.snapshots.target import Target
-from controller.pki.material import files_of
 from controller.plane.membership import Promote
-from controller.plane.secrets import KeyMaterial, authority_secrets
+from controller.plane.secrets import KeyMaterial
 from controller.snapshots.source import NoMemberError
-from controller.snapshots.spec import Order
-from controller.snapshots.take import Means, take
-from tests.kit.controllerhost import FixedKeys
 from tests.kit.etcdmembers import ADDRESS, PODS, EtcdMembers
 from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed, whole
+from tests.kit.storecopy import RING, Members, in_folder, read_back, taken_of
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
-KEY = pyrage.x25519.Identity.generate()
-RING = FixedKeys.held
 MOST = 1 << 30
 
 
@@ -46,29 +34,15 @@ class Taking:
 
     def __init__(self, bed: Bed, folder: Path) -> None:
         self.bed = bed
-        self.target = Target(Place("file", str(folder)))
+        self.target = in_folder(folder)
         self.asked: list[str] = []
 
     async def take(self, name: str) -> bytes:
         """The store of a whole snapshot."""
-        keys = self.bed.members.keys
-        record = RING.sign(
-            planerecord.PURPOSE, PlaneRecord(SPEC.identity, SPEC.tenant, SPEC.uid, "2026-06-01T12:00:00Z").text()
-        )
-        secrets = {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(SPEC, keys)}
-        tenant = {"metadata": {"name": SPEC.tenant, "uid": SPEC.uid}, "spec": {}}
-        # Each member has a port of its own here, so the name of its pod stands for its address.
-        addresses = {pod: pod for pod in PODS}
-        order = Order({"metadata": {"name": name, "uid": name}}, tenant, SPEC, keys, record, secrets, addresses)
-
-        async def ring() -> Any:
-            return RING
-
-        means = Means(self._opened, lambda: self.target, (str(KEY.to_public()),), ring)
         self.asked.clear()
-        await take(order, means, datetime.now(UTC), lambda *_: None)
-        found = await reading.inspect(self.target, RING, SPEC.identity, name, Taker(MOST, SPEC.identity))
-        return b"".join([chunk async for chunk in reading.store(self.target, found, [KEY])])
+        # Each member has a port of its own here, so the name of its pod stands for its address.
+        members = Members(SPEC, self.bed.members.keys, {pod: pod for pod in PODS}, self._opened)
+        return await read_back(self.target, await taken_of(members, self.target, name))
 
     @contextlib.asynccontextmanager
     async def _opened(self, keys: KeyMaterial, pod: str) -> AsyncIterator[Client]:
@@ -79,9 +53,7 @@ class Taking:
 
 @pytest.fixture
 def taking(bed: Bed, tmp_path: Path) -> Taking:
-    folder = tmp_path / "backups"
-    folder.mkdir()
-    return Taking(bed, folder)
+    return Taking(bed, tmp_path / "backups")
 
 
 async def test_a_member_that_lacks_what_the_others_have_acknowledged_gives_no_snapshot(bed: Bed, taking: Taking) -> None:

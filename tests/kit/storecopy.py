@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +20,9 @@ from bulkhead.snapshots.target import Target
 from bulkhead.work.clock import SystemClock
 from controller.inside.etcdaccess import EtcdAccess
 from controller.pki.material import files_of
-from controller.plane.secrets import authority_secrets
-from controller.plane.spec import ETCD_HTTP_PORT
+from controller.plane.secrets import KeyMaterial, authority_secrets
+from controller.plane.spec import ETCD_HTTP_PORT, PlaneSpec
+from controller.snapshots.source import EtcdOpened
 from controller.snapshots.spec import Order
 from controller.snapshots.take import Means, take
 from tests.kit.controllerhost import FixedKeys
@@ -30,11 +32,6 @@ KEY: Final = pyrage.x25519.Identity.generate()
 RING: Final = FixedKeys.held
 
 
-def secrets_of(plane: PlaneProcesses) -> dict[str, Mapping[str, bytes]]:
-    """The keys of a plane, as snapshots have them."""
-    return {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(plane.spec, plane.keys)}
-
-
 def in_folder(folder: Path) -> Target:
     """A place for snapshots in a directory."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,25 +39,41 @@ def in_folder(folder: Path) -> Target:
 
 
 async def taken(plane: PlaneProcesses, target: Target, name: str, tenant: Obj | None = None) -> Manifest:
-    """Take a snapshot, and return its manifest as it was verified."""
+    """Take a snapshot of a plane of one, and return its manifest as it was verified."""
+    etcds = EtcdAccess(SystemClock(), port=plane.ports[ETCD_HTTP_PORT])
+    members = Members(plane.spec, plane.keys, {"plane-0": POD_IP}, etcds.client)
+    return await taken_of(members, target, name, tenant)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The etcds of a plane: their addresses by pod, and what opens one of them."""
+
+    spec: PlaneSpec
+    keys: KeyMaterial
+    addresses: Mapping[str, str]
+    opened: EtcdOpened
+
+
+async def taken_of(members: Members, target: Target, name: str, tenant: Obj | None = None) -> Manifest:
+    """Take a snapshot of these, and return its manifest as it was verified."""
 
     async def ring() -> Any:
         return RING
 
-    spec = plane.spec
-    etcds = EtcdAccess(SystemClock(), port=plane.ports[ETCD_HTTP_PORT])
+    spec = members.spec
     record = RING.sign(planerecord.PURPOSE, PlaneRecord(spec.identity, spec.tenant, spec.uid, "2026-06-01T12:00:00Z").text())
     of = tenant or {"metadata": {"name": spec.tenant, "uid": spec.uid}, "spec": {}}
     order = Order(
         {"metadata": {"name": name, "uid": str(uuid.uuid4())}},
         of,
         spec,
-        plane.keys,
+        members.keys,
         record,
-        secrets_of(plane),
-        {"plane-0": POD_IP},
+        {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(spec, members.keys)},
+        members.addresses,
     )
-    means = Means(etcds.client, lambda: target, (str(KEY.to_public()),), ring)
+    means = Means(members.opened, lambda: target, (str(KEY.to_public()),), ring)
     await take(order, means, datetime.now(UTC), lambda *_: None)
     return await reading.inspect(target, RING, spec.identity, name, Taker(1 << 30, spec.identity))
 
@@ -68,5 +81,9 @@ async def taken(plane: PlaneProcesses, target: Target, name: str, tenant: Obj | 
 async def store_of(plane: PlaneProcesses) -> bytes:
     """The snapshot file of a plane's store."""
     target = in_folder(plane.folder / "backups")
-    found = await taken(plane, target, f"copy-{uuid.uuid4()}")
+    return await read_back(target, await taken(plane, target, f"copy-{uuid.uuid4()}"))
+
+
+async def read_back(target: Target, found: Manifest) -> bytes:
+    """The snapshot file that is stored."""
     return b"".join([chunk async for chunk in reading.store(target, found, [KEY])])

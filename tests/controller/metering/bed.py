@@ -36,6 +36,16 @@ class MeteredHost:
         self.clock = FakeClock(START)
         self.since: dict[str, float] = {}
 
+    async def begin(self) -> None:
+        for name in (self.work, self.system):
+            await self.client.create(kinds.NAMESPACES, {"metadata": {"name": name}})
+
+    async def clear(self) -> None:
+        for pod in (await self.client.list(kinds.PODS, self.work)).items:
+            await self.delete(pod["metadata"]["name"])
+        for config_map in (await self.client.list(kinds.CONFIG_MAPS, self.system, label_selector=labels.USAGE)).items:
+            await self.client.delete(kinds.CONFIG_MAPS, config_map["metadata"]["name"], self.system)
+
     def moment(self) -> float:
         return self.clock.now().timestamp()
 

@@ -112,14 +112,12 @@ class Devices(MeteredHost):
 @pytest.fixture
 async def host(host_client: Client) -> AsyncIterator[Devices]:
     made = Devices(host_client)
-    for name in (made.work, made.system):
-        await host_client.create(kinds.NAMESPACES, {"metadata": {"name": name}})
+    await made.begin()
     yield made
     for claim in (await host_client.list(kinds.RESOURCE_CLAIMS, made.work)).items:
         await made.give(claim["metadata"]["name"])
         await made.drop(claim["metadata"]["name"])
-    for pod in (await host_client.list(kinds.PODS, made.work)).items:
-        await made.delete(pod["metadata"]["name"])
+    await made.clear()
 
 
 async def test_what_claims_hold_is_stored_beside_pods_with_their_owners_and_goes_on_over_a_restart(host: Devices) -> None:
