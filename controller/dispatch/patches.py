@@ -82,6 +82,15 @@ def disruption(pod: Pod, reclaimed: Reclaimed, at: str) -> dict[str, Any]:
     return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
 
 
+def undisrupted(pod: Pod, at: str) -> dict[str, Any]:
+    """A strategic merge patch of a pod's status that resets condition DisruptionTarget.
+
+    A kube-controller-manager does the same two minutes after the condition was set (KEP-3329).
+    """
+    condition = {"type": "DisruptionTarget", "status": "False", "reason": None, "message": None, "lastTransitionTime": at}
+    return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+
+
 def eviction(pod: Pod) -> dict[str, Any]:
     """The Eviction of a pod; its own grace period applies."""
     return {

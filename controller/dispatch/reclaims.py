@@ -107,11 +107,18 @@ class Reclaims:
             yield reclaim.pod, noted or _reclaimed(reclaim, says_worker=seen is not None and seen.pod.slurm_worker)
 
     async def _spare(self, pod: Pod) -> None:
-        """Remove the annotation from a worker that no workload waits for any longer; its Slurm then removes the drain."""
+        """Remove the annotation from a pod for which no workload waits any longer; Slurm then undoes the drain of a worker."""
         seen = self._pods.get(pod.uid)
-        if seen is not None and seen.reclaim is not None and not seen.disrupted:
-            then = replace(seen.pod, reclaim_by=None, reclaim_cause="")
-            await self._writes.patch("spare", seen.pod, patches.spared(seen.pod), then=then)
+        if seen is None or seen.reclaim is None:
+            return
+        if seen.disrupted:
+            # Slurm has ended the jobs of a worker that has the condition.
+            if pod.slurm_worker:
+                return
+            body = patches.undisrupted(seen.pod, self._moment())
+            await self._writes.patch("unmark", seen.pod, body, then=seen.pod, subresource="status")
+        then = replace(seen.pod, reclaim_by=None, reclaim_cause="")
+        await self._writes.patch("spare", seen.pod, patches.spared(seen.pod), then=then)
 
     async def _note(self, pod: Pod, reclaimed: Reclaimed) -> bool:
         seen = self._pods.get(pod.uid)
@@ -141,7 +148,7 @@ class Reclaims:
         return None
 
     async def _mark(self, seen: Seen, reclaimed: Reclaimed) -> None:
-        body = patches.disruption(seen.pod, reclaimed, ledger.moment(self._now())[:19] + "Z")
+        body = patches.disruption(seen.pod, reclaimed, self._moment())
         await self._writes.patch("mark", seen.pod, body, then=seen.pod, subresource="status")
 
     async def _end(self, step: ReclaimStep, seen: Seen, reclaimed: Reclaimed) -> None:
@@ -169,6 +176,10 @@ class Reclaims:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
+
+    def _moment(self) -> str:
+        """The time in whole seconds, as Kubernetes writes it."""
+        return ledger.moment(self._now())[:19] + "Z"
 
 
 def _batches(workloads: Iterable[_Members]) -> Iterator[_Members]:

@@ -23,21 +23,34 @@ async def runs(host: LedgerHost, tenant: str, name: str) -> Obj:
     return found
 
 
+async def budget(host: LedgerHost, tenant: str) -> None:
+    """A disruption budget for the pods of `held`. No controller counts for it here, so it allows nothing."""
+    spec = {"minAvailable": "100%", "selector": {"matchLabels": {"keep": "yes"}}}
+    await host.client.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "keep"}, "spec": spec}, names.work_namespace(tenant))
+
+
+async def held(host: LedgerHost, tenant: str, name: str) -> None:
+    """A pod of two GPUs that runs, and that the budget does not let go."""
+    pod = host.pod(tenant, name, 2)
+    pod["metadata"]["labels"]["keep"] = "yes"
+    await host.client.create(PODS, pod, names.work_namespace(tenant))
+    await runs(host, tenant, name)
+
+
+def disrupted(pod: Obj) -> str | None:
+    """The status of its condition DisruptionTarget; None without one."""
+    return next((each["status"] for each in pod["status"].get("conditions") or [] if each["type"] == "DisruptionTarget"), None)
+
+
 async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: LedgerHost) -> None:
     host = ledger_host
     room = {await host.node("n0", 4): 4}
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "10s"})
     owner, borrower = [await host.tenant(name, 2, cohort, ceiling=4) for name in ("owner", "borrower")]
-    space = names.work_namespace(borrower)
-    # No controller counts for it here, so it allows nothing.
-    spec = {"minAvailable": "100%", "selector": {"matchLabels": {"keep": "yes"}}}
-    await host.client.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "keep"}, "spec": spec}, space)
+    await budget(host, borrower)
     async with leading(Ledger(host.client, leads)), Watched(host.client, room=room).watching():
         for number in range(2):
-            pod = host.pod(borrower, f"lent-{number}", 2)
-            pod["metadata"]["labels"]["keep"] = "yes"
-            await host.client.create(PODS, pod, space)
-            await runs(host, borrower, f"lent-{number}")
+            await held(host, borrower, f"lent-{number}")
         standing = {"nominal": 2, "used": 4, "borrowed": 2}
 
         async def noted() -> bool:
@@ -50,8 +63,7 @@ async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Ledg
 
         async def marked() -> Obj | None:
             found = [pod for pod in await host.pods(borrower) if ledger.RECLAIM in pod["metadata"]["annotations"]]
-            conditions = [each["type"] for pod in found for each in pod["status"].get("conditions", [])]
-            return found[0] if "DisruptionTarget" in conditions else None
+            return found[0] if found and disrupted(found[0]) else None
 
         victim = await until(marked, "one of them is told")
         note = ledger.read_reclaim(victim["metadata"]["annotations"])
@@ -61,6 +73,30 @@ async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Ledg
         # The last to be asked is the deadline: the budget was honoured as long as that.
         assert (ledger.seconds(mine["status"]["startTime"]) or 0) >= int(note.by)
         assert [pod["metadata"]["uid"] for pod in await host.pods(borrower)] != [victim["metadata"]["uid"]]
+
+
+async def test_a_pod_that_a_budget_holds_stays_once_no_pod_waits_for_its_quota(ledger_host: LedgerHost) -> None:
+    host = ledger_host
+    await host.node("n0", 2)
+    cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "1h"})
+    # Nothing here takes what the owner's first pod asked for off its quota again.
+    owner = await host.tenant("owner", 2, cohort, ceiling=4)
+    borrower = await host.tenant("borrower", 0, cohort, ceiling=2)
+    await budget(host, borrower)
+
+    async def told(status: str) -> Obj | None:
+        (pod,) = await host.pods(borrower)
+        marked = ledger.RECLAIM in pod["metadata"]["annotations"]
+        return pod if marked == (status == "True") and disrupted(pod) == status else None
+
+    async with leading(Ledger(host.client, leads)):
+        await held(host, borrower, "lent")
+        for number in range(2):
+            await host.run(owner, f"mine-{number}", 2)
+            await until(lambda: told("True"), "it is told that it ends")
+            await host.client.delete(PODS, f"mine-{number}", names.work_namespace(owner), grace_seconds=0)
+            pod = await until(lambda: told("False"), "it is told that it stays")
+            assert "deletionTimestamp" not in pod["metadata"]
 
 
 async def test_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_the_grace(ledger_host: LedgerHost) -> None:

@@ -1,4 +1,4 @@
-"""A reclaimed worker of Slurm is spared once no pod waits for it, and not before."""
+"""A worker of Slurm, or a pod that a budget holds, is spared once no pod waits for what it holds, and not before."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Cause, Node, Pod, Share, Snapshot, Stage, Tenant
+from bulkhead.ledger.model import Cause, Gang, Node, Pod, Share, Snapshot, Stage, Tenant
 
 GPU, NIC = "nvidia.com/gpu", "rdma/hca"
 NOW = 10_000.0
@@ -33,7 +33,9 @@ CASES: list[tuple[str, Pod, list[Pod], bool]] = [
     ("its quota was lowered", replace(WORKER, reclaim_cause=Cause.LOWERED), [], False),
     ("it has gone by now", replace(WORKER, ending=True), [], False),
     ("it is not taken back", replace(WORKER, reclaim_by=None, reclaim_cause=""), [], False),
-    ("a pod of any other kind is evicted by now", replace(WORKER, slurm_worker=False), [], False),
+    ("a budget holds a pod of any other kind", replace(WORKER, slurm_worker=False), [], True),
+    ("a budget holds it, and its owner waits", replace(WORKER, slurm_worker=False), [pod("o", "owner")], False),
+    ("a pod of any other kind is going", replace(WORKER, slurm_worker=False, ending=True), [], False),
 ]
 
 
@@ -45,6 +47,34 @@ def test_which_worker_is_spared(name: str, worker: Pod, others: list[Pod], wante
     tenants["stranger"] = Tenant("stranger", cohort="other", shares=shares)
     snapshot = Snapshot(tenants, (Node("n1", {GPU: 4, NIC: 4, "pods": 100}),), (worker, *others))
     assert decide(snapshot, NOW).spare == ((worker,) if wanted else ())
+
+
+GANG = tuple(
+    pod(f"g{number}", "slurm", stage=Stage.BOUND, gang=Gang("g", 2), reclaim_by=NOW + 60, reclaim_cause=Cause.BORROWED)
+    for number in range(2)
+)
+GANGS: list[tuple[str, tuple[Pod, ...], list[Pod], int]] = [
+    ("all of it is held by a budget", GANG, [], 2),
+    ("one pod is going", (GANG[0], replace(GANG[1], ending=True)), [], 0),
+    ("one pod is not noted yet", (GANG[0], replace(GANG[1], reclaim_by=None, reclaim_cause="")), [], 0),
+    ("one pod was not bound in time", (GANG[0], replace(GANG[1], reclaim_cause=Cause.ROLLBACK)), [], 0),
+    ("one pod has no node yet", (GANG[0], replace(GANG[1], stage=Stage.ADMITTED, node="")), [], 0),
+    (
+        "one pod holds what another tenant waits for",
+        (GANG[0], replace(GANG[1], asks={NIC: 1})),
+        [pod("o", "owner", asks=NIC)],
+        0,
+    ),
+    ("a pod of its name waits", GANG, [pod("g2", "slurm", gang=Gang("g", 2))], 2),
+]
+
+
+@pytest.mark.parametrize(("name", "gang", "others", "number"), GANGS, ids=[name for name, *_ in GANGS])
+def test_a_gang_is_spared_as_a_whole(name: str, gang: tuple[Pod, ...], others: list[Pod], number: int) -> None:
+    shares = {("", GPU): Share(2, borrowing=None), ("", NIC): Share(2, borrowing=None)}
+    tenants = {team: Tenant(team, cohort="c", shares=shares) for team in ("owner", "slurm")}
+    snapshot = Snapshot(tenants, (Node("n1", {GPU: 4, NIC: 4, "pods": 100}),), (*gang, *others))
+    assert len(decide(snapshot, NOW).spare) == number
 
 
 def test_a_tenant_that_has_left_every_cohort_owes_nothing() -> None:

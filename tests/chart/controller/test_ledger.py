@@ -90,6 +90,10 @@ PATCHES: dict[str, Patch] = {
     "a verdict no more": Patch(annotated(ledger.VERDICT, None), before={"annotations": {ledger.VERDICT: "{}"}}),
     "taken back": Patch(TAKEN_BACK),
     "in the way": Patch({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}, subresource="status"),
+    "in the way no more": Patch(
+        {"status": {"conditions": [{"type": "DisruptionTarget", "status": "False"}]}}, subresource="status"
+    ),
+    "spared": Patch(annotated(ledger.RECLAIM, None), before={"annotations": {ledger.RECLAIM: "{}"}}),
     "the tenant's gate away": Patch(
         {"spec": {"schedulingGates": [{"name": "of-the-tenant", "$patch": "delete"}]}}, "takes no gate away but its own"
     ),

@@ -4,7 +4,7 @@ from bulkhead.api import ledger
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.kube.errors import ApiError
 from tests.controller.dispatch.pods import host_pod, show
-from tests.controller.dispatch.test_writes import World
+from tests.controller.dispatch.world import World
 
 # What an API server says of a pod that two budgets select; with status 500, as if it had failed itself.
 SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
