@@ -36,7 +36,7 @@ class Pace:
 
 def probe_period(tenants: int, slower: int) -> float:
     """Seconds between two probes of one tenant: a few are probed ten times a second, more of them five, all two at least."""
-    return min(_LONGEST_PERIOD, (0.1 if tenants <= FEW_TENANTS else 0.2) * slower)
+    return min(_LONGEST_PERIOD, round((0.1 if tenants <= FEW_TENANTS else 0.2) * slower, 1))
 
 
 SHORT_PACE: Final = Pace(baseline=12.0, least_span=11.0, settle=2.0, quiet=5.0)

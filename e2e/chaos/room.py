@@ -11,7 +11,9 @@ from e2e.poll import NotYetError, WaitTimeoutError, until
 
 # A machine without room shows itself and not the fault: load and probes become slower until it has some (docs/decisions/0013).
 MOST_BUSY = 0.6
-MOST_SLOWER = 8
+# How many times slower. Spans are longer with it, so a step too many costs a whole run of ten tenants ten minutes.
+_TIMES_SLOWER = (1, 2, 3, 4, 6, 8)
+MOST_SLOWER = _TIMES_SLOWER[-1]
 _CALM_BUSY, _CALM_SECONDS = 0.4, 90.0
 
 
@@ -56,6 +58,11 @@ def calm(note: Callable[[str], None]) -> None:
 
     with contextlib.suppress(WaitTimeoutError):
         until("the machine to be calm", probe, seconds=_CALM_SECONDS, note=note, patience=1)
+
+
+def next_slower(slower: int) -> int:
+    """How many times slower load and probes become when so many times are not enough. Pure."""
+    return min((times for times in _TIMES_SLOWER if times > slower), default=MOST_SLOWER)
 
 
 def enough(busy: float, slower: int) -> bool:

@@ -138,7 +138,7 @@ class Runner:
                 return baseline
             for process in self._recorders.values():
                 _end(process)
-            self._slower *= 2
+            self._slower = room.next_slower(self._slower)
             for load in self._loads.values():
                 load.slower = self._slower
 
