@@ -4,6 +4,7 @@ The exit code is 1 if a check failed, and otherwise 0.
 """
 
 import argparse
+import sys
 from dataclasses import dataclass, replace
 
 from bulkhead.api.names import SYSTEM_NAMESPACE
@@ -11,7 +12,7 @@ from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import Exit
 from workstation.cli.findings import show, worst
-from workstation.cli.output import Progress, document
+from workstation.cli.output import Progress, document, told
 from workstation.cli.parsing import RAW, Parser
 from workstation.doctor import run
 from workstation.preflight.findings import Report, State
@@ -62,9 +63,10 @@ def doctor(request: DoctorRequest) -> int:
     """`bulkhead doctor`."""
     report = eventloop.run(_run(request))
     if request.form == "table":
-        show(report, worst_first=True)
+        told(sys.stdout, lambda: show(report, worst_first=True))
     else:
-        document(report_document(replace(report, checks=worst(report))), request.form)
+        ordered = report_document(replace(report, checks=worst(report)))
+        told(sys.stdout, lambda: document(ordered, request.form))
     return Exit.FAILED if report.state is State.FAILED else Exit.DONE
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -46,6 +46,15 @@ def let_go(stream: TextIO) -> None:
         os.dup2(nowhere, stream.fileno())
     finally:
         os.close(nowhere)
+
+
+def told(stream: TextIO, tell: Callable[[], object]) -> None:
+    """Print a part of a result. If its reader has gone (`| head`), the exit code still tells what was found."""
+    try:
+        tell()
+        stream.flush()
+    except BrokenPipeError:
+        let_go(stream)
 
 
 def _width(stream: TextIO) -> int:

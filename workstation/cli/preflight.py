@@ -18,7 +18,7 @@ from workstation.cli import connection, eventloop, homefolder, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.findings import show
-from workstation.cli.output import Progress, document, plain
+from workstation.cli.output import Progress, document, plain, told
 from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas.guess import did_you_mean
 from workstation.preflight import run
@@ -125,9 +125,9 @@ def preflight(request: PreflightRequest) -> int:
     )
     report = eventloop.run(_run(request.host, given, order))
     if request.form == "table":
-        show(report)
+        told(sys.stdout, lambda: show(report))
     else:
-        document(report_document(report), request.form)
+        told(sys.stdout, lambda: document(report_document(report), request.form))
     return Exit.FAILED if report.state is State.FAILED else Exit.DONE
 
 

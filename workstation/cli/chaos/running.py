@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 from bulkhead.kube.errors import NotFound, NotServed
 from workstation.chaos import run as running
@@ -23,7 +23,7 @@ from workstation.cli.arguments import Form, Host, Tunnelling
 from workstation.cli.chaos import show
 from workstation.cli.chaos.reach import Reach, emptied, writable
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import Progress, let_go
+from workstation.cli.output import Progress, told
 from workstation.cli.output import document as print_document
 
 T = TypeVar("T")
@@ -67,14 +67,14 @@ def run(request: RunRequest) -> int:
     report = _ended(request)
     unwritten = _unwritten(path, report) if path else ""
     if request.form == "table":
-        _told(sys.stdout, lambda: show.report(report))
-        _told(sys.stderr, lambda: show.remains(report))
+        told(sys.stdout, lambda: show.report(report))
+        told(sys.stderr, lambda: show.remains(report))
     else:
-        _told(sys.stdout, lambda: print_document(document(report), request.form))
+        told(sys.stdout, lambda: print_document(document(report), request.form))
     if report.left:
-        _told(sys.stderr, lambda: sys.stderr.write("next:  bulkhead chaos stop\n"))
+        told(sys.stderr, lambda: sys.stderr.write("next:  bulkhead chaos stop\n"))
     if unwritten:
-        _told(sys.stderr, lambda: sys.stderr.write(f"error: {unwritten}\n"))
+        told(sys.stderr, lambda: sys.stderr.write(f"error: {unwritten}\n"))
     if report.interrupted:
         return Exit.INTERRUPTED
     return Exit.DONE if report.held and not unwritten else Exit.FAILED
@@ -99,15 +99,6 @@ def _unwritten(path: str, report: Report) -> str:
     except OSError as error:
         return f"--junit {path}: cannot be written: {error.strerror}"
     return ""
-
-
-def _told(stream: TextIO, tell: Callable[[], object]) -> None:
-    """Print a part of a result. If its reader has gone (`| head`), the exit code still says what was found."""
-    try:
-        tell()
-        stream.flush()
-    except BrokenPipeError:
-        let_go(stream)
 
 
 def _dry(request: RunRequest) -> int:
@@ -139,10 +130,10 @@ def stop(request: StopRequest) -> int:
     """`bulkhead chaos stop`."""
     ended = eventloop.run(_guarded(lambda: _stop(request)))
     if request.form == "table":
-        _told(sys.stdout, lambda: show.ended(ended))
-        _told(sys.stderr, lambda: show.left(ended.left))
+        told(sys.stdout, lambda: show.ended(ended))
+        told(sys.stderr, lambda: show.left(ended.left))
     else:
-        _told(sys.stdout, lambda: print_document({"runs": list(ended.runs), "left": list(ended.left)}, request.form))
+        told(sys.stdout, lambda: print_document({"runs": list(ended.runs), "left": list(ended.left)}, request.form))
     return Exit.FAILED if ended.left else Exit.DONE
 
 

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import fcntl
 import os
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from workstation.cli.arguments import Host, add_host, add_tenant, host_of
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import Progress, plain
+from workstation.cli.output import Progress, plain, told
 from workstation.cli.parsing import Actions
 from workstation.cli.tenant.exported import MOST_KINDS, Kind, clean, in_order, kinds_of, owned
 
@@ -103,13 +104,17 @@ def export(request: ExportRequest) -> int:
         ) from None
     except OSError as error:
         raise CliError(f"cannot write to {unfinished}: {error.strerror}") from error
+    told(sys.stdout, lambda: _print(request, written))
+    return Exit.FAILED if written.unread else Exit.DONE
+
+
+def _print(request: ExportRequest, written: _Written) -> None:
     left = "" if request.secrets else "; Secrets were left out (--secrets)"
     count = f"{sum(written.objects.values())} objects of {len(written.objects)} kinds"
-    print(f"{count} of tenant {request.name} are in {folder}{left}")
-    print(f"next:  kubectl apply -f {folder}, twice if it has definitions of custom kinds")
+    print(f"{count} of tenant {request.name} are in {request.folder}{left}")
+    print(f"next:  kubectl apply -f {request.folder}, twice if it has definitions of custom kinds")
     for name in written.unread:
         print(f"not exported: {plain(name)}")
-    return Exit.FAILED if written.unread else Exit.DONE
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@
 
 import argparse
 import asyncio
+import sys
 from dataclasses import asdict, dataclass
 
 from bulkhead.api import labels, names
@@ -12,7 +13,7 @@ from bulkhead.kube import resources as kinds
 from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import Exit
-from workstation.cli.output import age, document, plain
+from workstation.cli.output import age, document, plain, told
 from workstation.cli.parsing import RAW, Actions
 from workstation.cli.tenant import waiting
 from workstation.cli.tenant.cause import Cause, first_cause
@@ -54,10 +55,11 @@ def why_tenant(request: WhyRequest) -> int:
     """`bulkhead tenant why NAME [-o table|json|yaml]`."""
     found = eventloop.run(_find(request))
     if request.form == "table":
-        _print(request.name, found)
+        told(sys.stdout, lambda: _print(request.name, found))
     else:
-        told = asdict(found)
-        document({"tenant": request.name, "nextStep": told.pop("next_step") or None, **told}, request.form)
+        fields = asdict(found)
+        whole = {"tenant": request.name, "nextStep": fields.pop("next_step") or None, **fields}
+        told(sys.stdout, lambda: document(whole, request.form))
     return Exit.DONE if found.healthy else Exit.FAILED
 
 
