@@ -16,17 +16,15 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels
 from bulkhead.api.accelerators import count
+from bulkhead.api.claimnotes import BIND_COMPLETED, SELECTED_NODE
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
-from controller.plane.stranded import SELECTED_NODE
 from controller.refusal import Refusal
 
 KEY: Final = labels.TENANT
 EFFECT: Final = "NoSchedule"
 _MAX_NAMED: Final = 3
-# Stands on a claim once its volume is there.
-_BOUND: Final = "pv.kubernetes.io/bind-completed"
 # A scheduler waits for ten minutes by default (`bindTimeoutSeconds` of its plugin VolumeBinding).
 _LONGEST_BINDING_SECONDS: Final = 900.0
 
@@ -161,7 +159,7 @@ def coming(claims: Iterable[Obj], known: Mapping[str, float], now: float) -> Com
         meta = mapping(claim.get("metadata"))
         notes, uid = mapping(meta.get("annotations")), text(meta.get("uid"))
         node = text(notes.get(SELECTED_NODE))
-        if not node or notes.get(_BOUND) == "yes":
+        if not node or notes.get(BIND_COMPLETED) == "yes":
             continue
         since[uid] = known.get(uid, now)
         if now - since[uid] <= _LONGEST_BINDING_SECONDS:

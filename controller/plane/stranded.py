@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from bulkhead.api.claimnotes import SELECTED_NODE
 from bulkhead.api.conditions import condition_of, timestamp
 from bulkhead.api.podphase import is_ready, placed_on
 from bulkhead.api.untrusted import mapping, text
 
-# The annotation by which the scheduler says where a volume is to be made.
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _NODE: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # What the scheduler says of nodes from which a volume cannot be reached, in Kubernetes 1.34 and since.
 _ELSEWHERE: Final = re.compile(r"volume node affinity conflict|didn't match PersistentVolume's node affinity")

@@ -11,6 +11,7 @@ import logging
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.claimnotes import BIND_COMPLETED, BOUND_BY_CONTROLLER
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
@@ -69,7 +70,7 @@ class Volumes:
 
     async def _point(self, virtual: Obj, name: str) -> None:
         key = key_of(virtual)
-        annotations = {volumeclaim.BIND_COMPLETED: "yes", volumeclaim.BOUND_BY_CONTROLLER: "yes"}
+        annotations = {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}
         body: dict[str, Any] = {
             "metadata": {"uid": uid_of(virtual), "annotations": annotations},
             "spec": {"volumeName": name},

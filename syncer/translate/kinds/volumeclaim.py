@@ -24,8 +24,6 @@ from syncer.translate.view import TenantView
 
 DRIVER: Final = "volumes.bulkhead.dev"
 LOST: Final = "Lost"  # the phase of a claim that had a volume
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 _MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 _SIZES: Final = Struct({"storage": QUANTITY})
 

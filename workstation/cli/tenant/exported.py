@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels
+from bulkhead.api.claimnotes import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.kube.objects import Resource
 
@@ -50,9 +51,9 @@ _ADDED: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "m
 _NOTES: Final = (
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
-    "pv.kubernetes.io/bind-completed",
-    "pv.kubernetes.io/bound-by-controller",
-    "volume.kubernetes.io/selected-node",
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
     "volume.kubernetes.io/storage-provisioner",
     "volume.beta.kubernetes.io/storage-provisioner",
 )

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bulkhead.api.claimnotes import SELECTED_NODE
+
 PROVISIONER = "bulkhead.dev/local"
 CLASS = "local"
 IMMEDIATE_CLASS = "local-immediate"
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 
@@ -42,7 +43,7 @@ def volume_for(claim: dict[str, Any], storage_class: dict[str, Any], folders: Ma
     """
     here = next(iter(folders))
     spec, metadata = claim["spec"], claim["metadata"]
-    node = (metadata.get("annotations") or {}).get(_SELECTED_NODE)
+    node = (metadata.get("annotations") or {}).get(SELECTED_NODE)
     if storage_class.get("volumeBindingMode") == "Immediate":
         node = node or here
     if not node or not wants_volume(claim):
