@@ -12,7 +12,7 @@ tenant's ceiling reserves nothing from other tenants. A workload that can never 
 come before all others: quota and room are reserved for them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -270,6 +270,8 @@ class AdmissionJudge:
             # The option that lacks the least.
             best = min(possible, key=lambda option: _SEVERITY[option.lack])
             kept = best if self._hold_place(workload, best) else None
+            if kept is not None:
+                self._ripens_otherwise(workload, [option for option in possible if option is not best])
             self._is_broken(workload, best)
         # It may take options without a reservation, too, once they are free: a workload behind it would reclaim them in vain.
         for option in possible:
@@ -404,6 +406,13 @@ class AdmissionJudge:
                 nodes = self._without_forecast(workload, option)
         self._heads.keep(workload, option, nodes, until)
         return answer
+
+    def _ripens_otherwise(self, workload: Workload, options: Iterable[Option]) -> None:
+        """Note when pods reach their minimum runtime whose reclaim lets it start with another flavor than it waits for."""
+        for option in options:
+            ripe = self._search(workload, option, float("inf"))
+            if ripe is not None:
+                self.outcome.times.append(ripe.ripe)
 
     def _without_forecast(self, workload: Workload, option: Option) -> tuple[str, ...]:
         """The nodes to reserve for it when no forecast exists; none after half an hour.

@@ -70,6 +70,21 @@ def test_own_quota_of_the_next_kind_comes_before_what_would_be_borrowed_of_the_p
     assert (found.standings["bob"]["fast", GPU].lent, found.standings["ada"]["slow", GPU].borrowed) == (4, 0)
 
 
+def test_a_turn_comes_when_another_kind_than_the_one_it_waits_for_may_be_reclaimed() -> None:
+    """A history of `test_machine.py`: without a change the owner waited for the turn that comes every half minute."""
+
+    def holds(name: str, kind: str, since: float) -> Pod:
+        more = {"namespace": f"bh-{name}-work", "tenant": name, "node": f"n-{kind}", "flavor": kind, "admitted": since}
+        return pod(name, {GPU: 8}, stage=Stage.BOUND, **more)
+
+    ripe = 50.0 + Rules().min_runtime
+    teams = tenant(fast=8, slow=8), tenant("bob", fast=8), tenant("cyd", slow=0)
+    found = snapshot(pod("w", {GPU: 8}), holds("bob", "fast", 0.0), holds("cyd", "slow", 50.0), tenants=teams)
+    before = decide(found, 100.0)
+    assert ([reclaim.pod.uid for reclaim in before.reclaim], before.next_at) == ([], ripe)
+    assert [reclaim.pod.uid for reclaim in decide(found, ripe).reclaim] == ["cyd"]
+
+
 CANNOT = {
     "a kind that it has no quota of": (
         pod("w", {GPU: 2}, "other"),
