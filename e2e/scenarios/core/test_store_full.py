@@ -53,10 +53,12 @@ def fill_to_the_brim(host: Api, tenant: Tenant, made: list[str]) -> None:
         raise NotYetError(f"{ready['message']}; {said}")
 
 
-def names_what_fills_it(host: Api, tenant: Tenant, most: int) -> None:
+def names_what_fills_it(host: Api, tenant: Tenant, made: list[str]) -> None:
+    # Old versions of what others write in the plane may have opened it once more, for good or for a moment.
+    fill_to_the_brim(host, tenant, made)
     message = str(tenants.conditions(host.get("Tenant", tenant.name))["Ready"]["message"])
     found = re.search(r"most is in configmaps (\d+) \((\d+)Mi\)", message)
-    if found is None or int(found[1]) < most:
+    if found is None or int(found[1]) < len(made):
         raise NotYetError(message)
 
 
@@ -90,7 +92,7 @@ def test_a_full_store_is_said_and_opens_once_its_tenant_has_deleted_enough(host:
     full = tenants.wait_condition(host, tenant.name, "Ready", status="False", reason="StoreFull", seconds=60)
     assert "controlPlane.storage.quota" in full["message"]
     # Its API server counts once a minute.
-    until("what fills it to be told", partial(names_what_fills_it, host, tenant, len(made)), seconds=90, interval=2.0)
+    until("what fills it to be told", partial(names_what_fills_it, host, tenant, made), seconds=90, interval=2.0)
     answers(bob)
     for name in made[: len(made) * 2 // 3]:
         assert tenant.api.delete("ConfigMap", name, "default"), "a full store takes no deletion"
