@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bulkhead.api import labels, names, planerecord
+from bulkhead.api import labels, names, planeidentity, planerecord
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
 from bulkhead.api.planerecord import PURPOSE, PlaneRecord
@@ -229,3 +229,24 @@ async def test_lost_keys_are_not_replaced_over_records_without_a_word(client: Cl
         assert KEYS in message
         keys.held = FixedKeys.held
         await world.settle("keyless")
+
+
+async def test_which_data_a_lost_namespace_had_is_recorded_before_its_plane_is_built_once_more(client: Client) -> None:
+    """Or the plane comes up empty, its syncer takes it for new, and the Tenant is Ready without its data."""
+
+    async def noted() -> Obj:
+        await world.settle("emptied")
+        listed = await client.list(kinds.CONFIG_MAPS, "bh-emptied", field_selector=f"metadata.name={planeidentity.NAME}")
+        return {key: value for item in listed.items for key, value in item["data"].items()}
+
+    await ask(client, "emptied")
+    async with ControllerHost(client) as world:
+        assert await noted() == {}, "a plane that never had data"
+        await client.patch(kinds.TENANTS, "emptied", {"status": {"planeClusterUID": ID}}, subresource="status")
+        assert await noted() == {}, "without a record beside a plane, an admin has accepted its data"
+        await client.delete(kinds.STATEFUL_SETS, "plane", "bh-emptied")
+        assert await noted() == {planeidentity.UID_KEY: ID}
+        # A record that is there stays as it is.
+        await client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, {"data": {planeidentity.UID_KEY: "other"}}, "bh-emptied")
+        await client.delete(kinds.STATEFUL_SETS, "plane", "bh-emptied")
+        assert await noted() == {planeidentity.UID_KEY: "other"}
