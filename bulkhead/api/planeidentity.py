@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 
 NAME: Final = "plane-identity"
@@ -64,6 +65,17 @@ def recorded(config_map: Mapping[str, Any] | None) -> Recorded:
     keys = (UID_KEY, QUARANTINE_KEY, ACCEPTED_KEY, ABSENCES_KEY, BREAKER_KEY, INCOMPLETE_KEY)
     uid, *texts = (text(data.get(key))[:_LONGEST] for key in keys)
     return Recorded(uid, number, *texts)
+
+
+def config_map(namespace: str, data: Mapping[str, str]) -> Obj:
+    """A record that is written where there is none."""
+    meta = {"name": NAME, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
+
+
+def reported_uid(tenant: Mapping[str, Any]) -> str:
+    """The UID of the data that a Tenant's status names; empty if its plane never had any."""
+    return text(mapping(tenant.get("status")).get("planeClusterUID"))
 
 
 def seconds_accepted(record: Recorded, now: datetime) -> float:

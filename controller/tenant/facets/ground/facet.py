@@ -56,13 +56,12 @@ class Ground(Facet):
 
     async def _remember(self, turn: Turn) -> None:
         """Record the UID of a plane's data where the plane is built once more and nothing in its namespace has it."""
-        uid = str((turn.observed.tenant.get("status") or {}).get("planeClusterUID") or "")
+        uid = planeidentity.reported_uid(turn.observed.tenant)
         if not uid or turn.observed.get(kinds.STATEFUL_SETS, PLANE, turn.spec.namespace) is not None:
             return
-        meta = {"name": planeidentity.NAME, "namespace": turn.spec.namespace}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {planeidentity.UID_KEY: uid}}
+        lost = planeidentity.config_map(turn.spec.namespace, {planeidentity.UID_KEY: uid})
         try:
-            await self.client.create(kinds.CONFIG_MAPS, body)
+            await self.client.create(kinds.CONFIG_MAPS, lost)
         except AlreadyExists:
             return
         _log.warning("the record of the plane's data was lost: it has to be %s", uid, extra={"tenant": turn.tenant})

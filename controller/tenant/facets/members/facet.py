@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from bulkhead.api import planeidentity, planemembers
 from bulkhead.api.conditions import ConditionType
@@ -201,12 +201,11 @@ class MembersCared(Facet):
 
     async def _quarantine(self, spec: PlaneSpec, words: str) -> None:
         """The syncer deletes nothing until an admin accepts the data: `bulkhead tenant accept-data`."""
-        body: dict[str, Any] = {"data": {planeidentity.QUARANTINE_KEY: words}}
+        data = {planeidentity.QUARANTINE_KEY: words}
         try:
-            await self.client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, body, spec.namespace)
+            await self.client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, {"data": data}, spec.namespace)
         except NotFound:
-            meta = {"name": planeidentity.NAME, "namespace": spec.namespace}
-            await self.client.create(kinds.CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta} | body)
+            await self.client.create(kinds.CONFIG_MAPS, planeidentity.config_map(spec.namespace, data))
 
     async def _still(self, turn: Turn, pod: Pod | None, why: membership.Why) -> bool:
         """Whether a member still has to go, as the API server has its pod and claim: a removal cannot be undone."""

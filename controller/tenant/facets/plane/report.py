@@ -39,7 +39,7 @@ def report(tenant: Obj, spec: PlaneSpec, found: Found) -> Report:
     """`tenant` has the previous status."""
     was, seen = was_true(tenant, ConditionType.PLANE_READY), _members(spec, found)
     why = _lost(tenant, found)
-    formed = was or bool((tenant.get("status") or {}).get("planeClusterUID"))
+    formed = was or bool(planeidentity.reported_uid(tenant))
     lost = Verdict("False", Reason.DATA_LOST, _of_lost_data(tenant, why)) if why else None
     # The status keeps the identity for which the host's objects were created, until an admin accepts another one.
     uid = found.identity.uid or ("" if lost else found.uid)
@@ -58,8 +58,7 @@ def report(tenant: Obj, spec: PlaneSpec, found: Found) -> Report:
 
 def _lost(tenant: Obj, found: Found) -> str:
     """Why the plane's data is not the expected one; empty if it is."""
-    reported = str((tenant.get("status") or {}).get("planeClusterUID") or "")
-    return planeidentity.lost(found.identity, reported, found.uid)
+    return planeidentity.lost(found.identity, planeidentity.reported_uid(tenant), found.uid)
 
 
 def _of_lost_data(tenant: Obj, lost: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from bulkhead.api import labels, planerecord
+from bulkhead.api import labels, planeidentity, planerecord
 from bulkhead.api.conditions import timestamp
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
@@ -125,7 +125,7 @@ class RestoreBegun(Facet):
         """Raise WaitsError if the Tenant was made for a clone that was not made: an empty plane is not what it is for."""
         tenant = turn.observed.tenant
         of = (tenant["metadata"].get("annotations") or {}).get(labels.CLONE_OF)
-        if not of or (tenant.get("status") or {}).get("planeClusterUID"):
+        if not of or planeidentity.reported_uid(tenant):
             return
         # A Tenant that was made again has no status, and finds the plane that it has.
         if await self.host.has_run(turn.spec) or await self.requests.succeeded(turn.tenant):
@@ -207,7 +207,7 @@ class RestoreBegun(Facet):
         `noted`: whether the syncer needs one; a plane that is new to the host has nothing there that could be deleted.
         """
         spec, secrets = turn.spec, turn.observed.in_plane(kinds.SECRETS)
-        uid = str((turn.observed.tenant.get("status") or {}).get("planeClusterUID") or "")
+        uid = planeidentity.reported_uid(turn.observed.tenant)
         try:
             if noted:
                 await self.host.keep_quarantined(spec, _note(request, found), uid)

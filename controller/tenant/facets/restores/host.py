@@ -90,8 +90,7 @@ class RestoreHost:
         data = {planeidentity.QUARANTINE_KEY: note} | ({FORMER_NOTE: former} if former else {})
         if record is None:
             data |= {planeidentity.UID_KEY: cluster_uid} if cluster_uid else {}
-            body: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": planeidentity.NAME}, "data": data}
-            await self._client.create(kinds.CONFIG_MAPS, body, spec.namespace)
+            await self._client.create(kinds.CONFIG_MAPS, planeidentity.config_map(spec.namespace, data))
         else:
             version = {"resourceVersion": record["metadata"]["resourceVersion"]}
             await self._client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, {"metadata": version, "data": data}, spec.namespace)

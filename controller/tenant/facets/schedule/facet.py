@@ -105,6 +105,5 @@ class SnapshotSchedule(Facet):
 def _held(turn: Turn) -> str:
     """Why snapshots are neither taken nor deleted for now; empty if the plane has its data, as far as that is known."""
     record, health = turn.of(Recorded) or Recorded(), turn.of(PlaneHealth) or PlaneHealth()
-    reported = str((turn.observed.tenant.get("status") or {}).get("planeClusterUID") or "")
-    lost = planeidentity.lost(record, reported, health.cluster_uid)
+    lost = planeidentity.lost(record, planeidentity.reported_uid(turn.observed.tenant), health.cluster_uid)
     return f"none is taken and none deleted while the plane does not have its data: {lost}" if lost else ""
