@@ -21,14 +21,15 @@ from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.ledger import forecast, verdict
 from bulkhead.ledger.account import Charge, Lack
 from bulkhead.ledger.books import Books, Done
+from bulkhead.ledger.charging import Charging
 from bulkhead.ledger.consolidate import Broken, Consolidation
 from bulkhead.ledger.explain import Answers
 from bulkhead.ledger.flavors import Choice
-from bulkhead.ledger.gangs import is_staying, members
+from bulkhead.ledger.gangs import members
 from bulkhead.ledger.heads import Heads, Option
 from bulkhead.ledger.homes import Homes, at_home
-from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Pod, PodVerdict, Rules, Snapshot, Why
-from bulkhead.ledger.order import Group, Turn, Workload
+from bulkhead.ledger.model import Admission, AdmittedGang, Cause, PodVerdict, Rules, Snapshot, Why
+from bulkhead.ledger.order import Workload
 from bulkhead.ledger.reclaim import Candidates, Found, Search
 from bulkhead.ledger.reserved import reserved_rooms
 from bulkhead.ledger.takeback import Reclamation, gang_of
@@ -63,58 +64,24 @@ class AdmissionJudge:
     def __init__(self, snapshot: Snapshot, books: Books, candidates: Candidates, now: float) -> None:
         self._snapshot, self._books, self._candidates, self._now = snapshot, books, candidates, now
         self.outcome = Outcome()
+        self.charging = Charging(snapshot, books, candidates.nodes)
         self.answers = Answers(books)
         self._heads = Heads(snapshot, books)
         self._homes = Homes(snapshot.moved, books)
-        # For the missing members of gangs: how they may be charged, and the pods of the gang that stay.
-        self._rested: dict[int, tuple[Choice, ...]] = {}
-        self._mates: dict[int, list[Pod]] = {}
-        # The turn at which a workload was judged, if that was not the turn of its best flavor.
-        self._turns: dict[int, Turn] = {}
         # Gangs that are reclaimed in this turn.
         self._going: set[tuple[object, ...]] = set()
         self._futile: set[tuple[object, ...]] = set()
         self._searches, self._forecasts, self._lifted = _MOST_SEARCHES, _MOST_FORECASTS, _MOST_LIFTED_PODS
 
-    def charges(self, workload: Workload) -> list[Charge]:
-        """What a workload may be charged, which decides its place in the queue; without flavors that have no node for it."""
-        choices = self._choices(workload)
-        if len(choices) > 1:
-            choices = tuple(choice for choice in choices if self._could_ever(workload, choice)) or choices
-        return [self._books.charge(workload, choice) for choice in choices]
-
     def can_start(self, workload: Workload) -> bool:
         """Whether it could start if nothing else ran on the present nodes; if not, it reserves nothing."""
-        choices = self._choices(workload)
+        choices = self.charging.choices(workload)
         account = self._books.now.account
         given = [choice for choice in choices if account.could_ever(workload.tenant, self._books.charge(workload, choice))]
-        if any(self._could_ever(workload, choice) for choice in given):
+        if any(self.charging.could_ever(workload, choice) for choice in given):
             return True
         self.answers.say(workload, self.answers.cannot(workload, choices, given, self._rules(workload).flavors))
         return False
-
-    def _could_ever(self, workload: Workload, choice: Choice) -> bool:
-        return self._books.could_ever(workload, choice, self._mates.get(id(workload), ()))
-
-    def joins(self, workload: Workload, group: Group) -> None:
-        """Restrict the missing members of a gang to the gang's flavor and domain."""
-        pods = [pod for pod in group.pods if is_staying(pod)]
-        choices = list(self._choices(workload))
-        topology = workload.topology
-        nodes = [self._candidates.nodes.get(pod.node or pod.pinned) for pod in pods]
-        if topology is not None and topology.required and nodes:
-            domain = next(
-                (node.labels[topology.key] for node in nodes if node is not None and topology.key in node.labels), None
-            )
-            if domain is not None:
-                choices = [_narrowed(choice, workload, topology.key, domain) for choice in choices]
-        self._rested[id(workload)] = tuple(choices)
-        self._mates[id(workload)] = pods
-
-    def is_own(self, workload: Workload) -> bool:
-        """Whether its tenant stays within nominal by at least one way to charge it."""
-        account = self._books.now.account
-        return any(account.within_nominal(workload.tenant, charge) for _, charge in self._charged(workload))
 
     def rule_on(self, workload: Workload) -> Charge | None:
         """Admit a workload, or say why it waits. Returns a charge if it should be judged again at the turn of that charge."""
@@ -122,11 +89,11 @@ class AdmissionJudge:
             self.answers.say(workload, verdict.behind(workload))
             return None
         options: list[Option] = []
-        for choice, charge in self._charged(workload):
+        for choice, charge in self.charging.charged(workload):
             lack = self._books.now.account.lacks(workload.tenant, charge)
             nodes = self._books.now.place(workload, choice) if lack is None else None
             if nodes is not None:
-                if self._is_out_of_turn(workload, charge):
+                if self.charging.is_out_of_turn(workload, charge):
                     return charge
                 self._admit(workload, choice, charge, nodes)
                 return None
@@ -134,45 +101,6 @@ class AdmissionJudge:
         if not self._passes(workload, options):
             self._wait(workload, options)
         return None
-
-    def _is_out_of_turn(self, workload: Workload, charge: Charge) -> bool:
-        """Whether its turn was for another flavor, which is not available, and other workloads precede it for this one."""
-        if workload.is_rest:
-            return False
-        turn = self.turn(workload, charge)
-        had = self._turns.get(id(workload))
-        if had is None:
-            had = min(self.turn(workload, charge) for _, charge in self._charged(workload))
-        if turn <= had:
-            return False
-        self._turns[id(workload)] = turn
-        return True
-
-    def turn(self, workload: Workload, charge: Charge) -> Turn:
-        """Its place among all waiting workloads with this charge."""
-        account = self._books.now.account
-        if account.within_nominal(workload.tenant, charge):
-            return 0, 0.0
-        return (1, 0.0) if self._comes_back(workload, charge) else (2, account.share(workload.tenant, charge))
-
-    def _comes_back(self, workload: Workload, charge: Charge) -> bool:
-        """Whether it completes an admitted gang, and therefore precedes other borrowers.
-
-        This needs a cohort without fair preemption, so that no borrower could reclaim it at once. Its tenant must not borrow
-        more than it did when the gang was admitted.
-        """
-        if workload.rest_of is None or self._rules(workload).fair_preemption:
-            return False
-        had = dict(workload.rest_of.borrowed)
-        over = self._books.now.account.beyond(workload.tenant, charge)
-        return all(amount <= had.get(resource, 0) for (_, resource), amount in over.items())
-
-    def _charged(self, workload: Workload) -> list[tuple[Choice, Charge]]:
-        charged = [(choice, self._books.charge(workload, choice)) for choice in self._choices(workload)]
-        if len(charged) > 1:
-            # Flavors within nominal come first: they gave the workload its place in the queue.
-            charged.sort(key=lambda charged: not self._books.now.account.within_nominal(workload.tenant, charged[1]))
-        return charged
 
     def returns(self, workload: Workload) -> bool:
         """Admit the successor of a moved pod, or let it wait until that pod is gone; false if it is not a successor."""
@@ -186,20 +114,13 @@ class AdmissionJudge:
             self.answers.say(workload, PodVerdict(Why.RECLAIMING, text))
             return True
         there = at_home(workload, home)
-        for choice, charge in self._charged(workload):
+        for choice, charge in self.charging.charged(workload):
             if self._books.now.account.lacks(workload.tenant, charge) is None:
                 nodes = self._books.now.place(there, choice)
                 if nodes is not None:
                     self._admit(workload, choice, charge, nodes, home.moved.pod.uid)
                     return True
         return False
-
-    def _choices(self, workload: Workload) -> tuple[Choice, ...]:
-        rested = self._rested.get(id(workload))
-        if rested is not None:
-            return rested
-        choices = self._books.flavors.choices(workload.tenant, workload.asks)
-        return tuple(choice for choice in choices if workload.flavor in {"", choice.name}) or choices
 
     def _admit(self, workload: Workload, choice: Choice, charge: Charge, nodes: Sequence[str], instead: str = "") -> None:
         self._books.do(Done(workload, charge, nodes))
@@ -260,7 +181,9 @@ class AdmissionJudge:
 
     def _wait(self, workload: Workload, options: Sequence[Option]) -> None:
         """Find out what it waits for, reserve that for it if possible, and tell it."""
-        possible = [option for option in options if option.lack != "never" and self._could_ever(workload, option.choice)]
+        possible = [
+            option for option in options if option.lack != "never" and self.charging.could_ever(workload, option.choice)
+        ]
         if not possible:
             self.answers.say(workload, verdict.never(workload))
             return
@@ -436,8 +359,7 @@ class AdmissionJudge:
         return forecast.by_known_ends(self._books, workload, option.choice, option.charge)
 
     def _rules(self, workload: Workload) -> Rules:
-        tenant = self._snapshot.tenants.get(workload.tenant)
-        return self._snapshot.rules.get(tenant.cohort if tenant else "", Rules())
+        return self._snapshot.rules_for(workload.tenant)
 
 
 _SEVERITY: Final[Mapping[Lack | None, int]] = {None: 0, "cohort": 1, "own": 2, "never": 3}
@@ -446,11 +368,3 @@ _SEVERITY: Final[Mapping[Lack | None, int]] = {None: 0, "cohort": 1, "own": 2, "
 def _chose(workload: Workload) -> bool:
     """Whether its pods restrict their nodes by a selector or by affinity."""
     return any(pod.needs.selector or pod.needs.terms for pod in workload.pods)
-
-
-def _narrowed(choice: Choice, workload: Workload, key: str, domain: str) -> Choice:
-    """The same choice, restricted to one domain."""
-    flavor = choice.flavor
-    resource = flavor.resource if flavor else next(iter(sorted(name for name in workload.asks if "/" in name)), "")
-    labels = {**(flavor.node_labels if flavor else {}), key: domain}
-    return replace(choice, flavor=Flavor(choice.name, resource, labels))

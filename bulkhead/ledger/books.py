@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from bulkhead.ledger.account import Charge, QuotaAccount
 from bulkhead.ledger.flavors import Choice, Flavors
-from bulkhead.ledger.model import GATED, Line, Pod, Rules, Snapshot, Topology
+from bulkhead.ledger.model import GATED, Line, Pod, Snapshot, Topology
 from bulkhead.ledger.order import Group, Shape, Workload, age
 from bulkhead.ledger.place import Board
 
@@ -177,9 +177,7 @@ class Books:
         """Whether a pod that is being deleted is gone no later than a reclaimed one would be; its tenant chose the grace."""
         if not pod.ending or pod.ends_at is None:
             return pod.ending
-        tenant = self._snapshot.tenants.get(pod.tenant)
-        rules = self._snapshot.rules.get(tenant.cohort if tenant else "", Rules())
-        return pod.ends_at <= self._now + rules.reclaim_within + LAST_GRACE_SECONDS
+        return pod.ends_at <= self._now + self._snapshot.rules_for(pod.tenant).reclaim_within + LAST_GRACE_SECONDS
 
     def _settle(self, held: Held) -> None:
         flavor = next(

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from bulkhead.ledger.account import Charge
 from bulkhead.ledger.books import Books, Done, Held, Side
 from bulkhead.ledger.flavors import Choice
-from bulkhead.ledger.model import Cause, Rules, Snapshot, Stage
+from bulkhead.ledger.model import Cause, Snapshot, Stage
 from bulkhead.ledger.nodes import only
 from bulkhead.ledger.order import Group, Workload
 from bulkhead.ledger.reclaim import Candidates
@@ -68,7 +68,7 @@ class Consolidation:
         tenant = self._snapshot.tenants.get(broken.workload.tenant)
         if tenant is None or tenant.cohort in self._busy:
             return ()
-        rules = self._snapshot.rules.get(tenant.cohort, Rules())
+        rules = self._snapshot.rules_for(tenant.name)
         search = _Search(self._snapshot, self._books, self._candidates, broken, self._now, rules.max_moves)
         found = search.run()
         if found:

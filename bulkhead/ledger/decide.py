@@ -35,7 +35,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     judge.outcome.reclamations.extend(plan.reclamations)
     rests = _rests(judge, found, plan.reclamations)
     waiting = [workload for workload in found.workloads if not judge.returns(workload)] if snapshot.moved else found.workloads
-    queue = Queue([*rests, *filter(judge.can_start, waiting)], judge.charges, judge.turn)
+    queue = Queue([*rests, *filter(judge.can_start, waiting)], judge.charging.charges, judge.charging.turn)
     while (workload := queue.next()) is not None:
         charge = judge.rule_on(workload)
         if charge is None:
@@ -94,10 +94,10 @@ def _rests(judge: AdmissionJudge, found: Sorted, reclamations: Iterable[Reclamat
             behind: PodVerdict = verdict.behind(workload)
             judge.answers.verdicts.update((pod.uid, behind) for pod in workload.pods)
             continue
-        judge.joins(workload, groups[gang])
+        judge.charging.joins(workload, groups[gang])
         if not judge.can_start(workload):
             continue
-        if judge.is_own(workload):
+        if judge.charging.is_own(workload):
             judge.rule_on(workload)
         else:
             queued.append(workload)

@@ -255,6 +255,11 @@ class Snapshot:
     # Since when nodes are reserved for a workload without a forecast of its start, by the UID of its first pod.
     kept_since: Mapping[str, float] = field(default_factory=dict)
 
+    def rules_for(self, tenant: str) -> Rules:
+        """The rules of a tenant's cohort; the default rules for a tenant that is not known."""
+        known = self.tenants.get(tenant)
+        return self.rules.get(known.cohort if known else "", Rules())
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:

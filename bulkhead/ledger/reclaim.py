@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from bulkhead.ledger.account import Charge
 from bulkhead.ledger.books import Books, Side
 from bulkhead.ledger.flavors import Choice
-from bulkhead.ledger.model import Cause, Line, Node, Rules, Snapshot
+from bulkhead.ledger.model import Cause, Line, Node, Snapshot
 from bulkhead.ledger.order import Group, Workload, by_loss
 
 _MOST_PLACES_TRIED: Final = 48  # placements tried for one workload
@@ -48,8 +48,7 @@ class Candidates:
 
     def __init__(self, groups: Iterable[Group], books: Books, snapshot: Snapshot) -> None:
         self._books = books
-        self._tenants = snapshot.tenants
-        self._rules = snapshot.rules
+        self._snapshot = snapshot
         self.nodes: Mapping[str, Node] = {node.name: node for node in snapshot.nodes}
         self._of: dict[str, list[Group]] = {}
         self._charges: dict[int, Charge] = {}
@@ -120,7 +119,7 @@ class Candidates:
 
     def ripe(self, group: Group) -> float:
         """When a group reaches its minimum runtime."""
-        return group.since + self._rules.get(self._tenants[group.tenant].cohort, Rules()).min_runtime
+        return group.since + self._snapshot.rules_for(group.tenant).min_runtime
 
 
 @dataclass(slots=True)

@@ -45,8 +45,7 @@ def plan_reclaims(snapshot: Snapshot, books: Books, candidates: Candidates, foun
     times: list[float] = []
     rests = {gang_of(rest): rest for rest in found.rests}
     for group in found.groups:
-        tenant = snapshot.tenants.get(group.tenant)
-        rules = snapshot.rules.get(tenant.cohort if tenant else "", Rules())
+        rules = snapshot.rules_for(group.tenant)
         rest = rests.get(gang_of(group)) if group.is_gang else None
         reclamation = _interrupted(group, books) or _unbound(group, rest, rules, now, times)
         if reclamation is not None:
@@ -106,7 +105,7 @@ def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, time
 def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: float, times: list[float]) -> Iterator[Reclamation]:
     """Reclamations of pods over quotas that were lowered, once the grace period is over."""
     for name, tenant in sorted(snapshot.tenants.items()):
-        rules = snapshot.rules.get(tenant.cohort, Rules())
+        rules = snapshot.rules_for(name)
         ends = _grace_ends(tenant, rules)
         times.extend(at for at in ends.values() if at > now)
         due = {line for line, at in ends.items() if at <= now}
@@ -119,7 +118,7 @@ def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dic
     """Messages for pods over quotas that were lowered, by UID; without pods that are already being reclaimed."""
     found: dict[str, PodVerdict] = {}
     for name, tenant in sorted(snapshot.tenants.items()):
-        rules = snapshot.rules.get(tenant.cohort, Rules())
+        rules = snapshot.rules_for(name)
         for at, lines in _fates(tenant, rules, books.now.account.over(name)):
             notice = verdict.over_quota(at)
             found |= {pod.uid: notice for group in _too_much(name, books, candidates, lines) for pod in group.pods}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Cause, Decisions, Line, Pod, Rules, Share, Snapshot, Standing
+from bulkhead.ledger.model import Cause, Decisions, Line, Pod, Share, Snapshot, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def try_quota(snapshot: Snapshot, tenant: str, shares: Mapping[Line, Share], now
     before, after = decide(snapshot, now), decide(changed, now)
     losses = _losses(after, before)
     over = {name: lines for name, lines in _over(after).items() if name in changed.tenants}
-    grace = {name: _rules(changed, name).over_quota_grace for name in over if _rules(changed, name).over_quota == "Reclaim"}
+    grace = {name: changed.rules_for(name).over_quota_grace for name in over if changed.rules_for(name).over_quota == "Reclaim"}
     for wait in sorted(set(grace.values())):
         due = [name for name, its in grace.items() if its == wait]
         later = decide(_since(changed, due, now, losses), now + wait)
@@ -91,7 +91,3 @@ def _since(snapshot: Snapshot, over: Iterable[str], now: float, losses: Iterable
         for pod in snapshot.pods
     )
     return replace(snapshot, tenants=tenants, pods=pods)
-
-
-def _rules(snapshot: Snapshot, tenant: str) -> Rules:
-    return snapshot.rules.get(snapshot.tenants[tenant].cohort, Rules())

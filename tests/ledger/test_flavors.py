@@ -165,6 +165,6 @@ def borrows_again(slow: Node) -> list[tuple[str, str]]:
 def test_a_turn_for_the_own_kind_does_not_borrow_another(slow: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the quota that was reclaimed for its owner would go back to the borrower, again and again."""
     assert borrows_again(slow) == [("mine", "n-fast")]
-    monkeypatch.setattr("bulkhead.ledger.admit.AdmissionJudge._is_out_of_turn", lambda *_: False)
+    monkeypatch.setattr("bulkhead.ledger.charging.Charging.is_out_of_turn", lambda *_: False)
     monkeypatch.setattr("bulkhead.ledger.books.Books.could_ever", lambda *_: True)
     assert borrows_again(slow) == [("lent", "n-fast")]
