@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from bulkhead.api.untrusted import mapping, sequence, text
 
 # The scheduling gate of host pods that the ledger admits; only the ledger removes it.
@@ -332,6 +334,7 @@ def _read(value: Any, most: int = _LONGEST) -> Mapping[str, Any]:
     if not isinstance(value, str) or len(value) > most:
         return {}
     try:
-        return mapping(json.loads(value))
+        # It takes no half of a surrogate pair, which could not be written again.
+        return mapping(msgspec.json.decode(value))
     except (ValueError, RecursionError):
         return {}

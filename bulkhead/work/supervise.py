@@ -1,4 +1,4 @@
-"""Keep a task alive: when it fails, say so, wait, start it again. And end one.
+"""Keep a task alive: when it fails, say so, wait, start it again. Keep pieces of work apart. And end a task.
 
 `supervise` is meant for a TaskGroup, so that the crash of one part ends no other. Cancellation goes through; a normal return
 ends it.
@@ -41,6 +41,14 @@ async def supervise(
             await clock.sleep(delay)
         else:
             return
+
+
+async def apart(what: str, work: Callable[[], Awaitable[object]], **about: str) -> None:
+    """Do one of many pieces of work: what it raises is logged with its trace, and stops none of the others."""
+    try:
+        await work()
+    except Exception:  # noqa: BLE001 -- logged with its trace, and the reason for this function
+        _log.exception("%s failed", what, extra=about)
 
 
 async def ended(task: asyncio.Task[None] | None) -> None:

@@ -10,11 +10,11 @@ CEL rules check; the policies here check what needs a second object or the setti
 """
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Final, TypeAlias
 
 from bulkhead.api import names, privileges
 from bulkhead.api.conditions import Reason
+from bulkhead.api.moments import moment_of
 from bulkhead.api.untrusted import mappings
 from bulkhead.ledger.given import rules_of
 from controller import allotment
@@ -61,8 +61,12 @@ def refuse(case: Case) -> Refusal | None:
 def paused(case: Case) -> Refusal | None:
     """While the Tenant is paused, nothing changes."""
     until = case.spec.get("pausedUntil")
-    if not until or case.now >= datetime.fromisoformat(str(until)):
+    ends = moment_of(until)
+    if not until or (ends is not None and case.now >= ends):
         return None
+    if ends is None:
+        what = f"{until} is not a time that can be read, so nothing changes until it is corrected: 2026-01-31T12:00:00Z"
+        return Refusal(Reason.PAUSED, f"spec.pausedUntil: paused, and {what}")
     return Refusal(Reason.PAUSED, f"spec.pausedUntil: paused, nothing changes until {until}")
 
 

@@ -54,7 +54,8 @@ def keys_address(raw: bytes, source: Source) -> str:
 def _is_address(value: str) -> bool:
     try:
         parts = urlsplit(value)
-        return parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+        plain = value.isascii() and value.isprintable()
+        return plain and parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 

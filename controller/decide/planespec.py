@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
 from bulkhead.api import durations, names, privileges
+from bulkhead.api.moments import moment_of
 from bulkhead.api.objects import Obj
 from bulkhead.api.planecpu import usual_cpu_limit
 from bulkhead.api.planevolume import STORAGE_SIZE
@@ -316,8 +316,9 @@ def revoked_of(spec: Mapping[str, Any]) -> tuple[Revoked, ...]:
 
 
 def _revoked(entry: Mapping[str, Any]) -> Revoked:
-    before = entry.get("before")
-    moment = math.ceil(datetime.fromisoformat(str(before)).timestamp()) if before else None
+    # One that cannot be read, which an API server may take, revokes all tokens, as none does.
+    before = moment_of(entry.get("before"))
+    moment = math.ceil(before.timestamp()) if before is not None else None
     return Revoked(str(entry.get("kind") or "User"), str(entry.get("name")), moment)
 
 

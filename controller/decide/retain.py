@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bulkhead.api import durations, labels, names, planerecord
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.moments import moment_of
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from controller.decide.deletion import RETAIN
@@ -92,7 +93,7 @@ def retained_by(obj: Mapping[str, Any] | None, tenant: str) -> Retained | None:
     if not own or not planerecord.is_identity(identity):
         return None
     return Retained(
-        tenant, identity, text(notes.get(labels.TENANT_UID)), _moment(notes.get(labels.RETAINED_UNTIL)),
+        tenant, identity, text(notes.get(labels.TENANT_UID)), moment_of(notes.get(labels.RETAINED_UNTIL)),
         terminating=bool(meta.get("deletionTimestamp")),
     )  # fmt: skip
 
@@ -110,11 +111,3 @@ def announced(found: Retained, now: datetime) -> str:
 def where(tenant: str) -> str:
     """The namespace in which a plane is kept."""
     return names.plane_namespace(tenant)
-
-
-def _moment(written: Any) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text(written))
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None

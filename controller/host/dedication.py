@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bulkhead.api.moments import moment_of
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mappings
 from bulkhead.kube import resources as kinds
@@ -127,7 +128,7 @@ class _Judged:
 
     def holds(self, tenant: bytes | None, accepted: Obj | None, now: datetime) -> bool:
         """Whether the claim would be the same now; a pause ends without an event."""
-        paused = self.pause_ends is not None and now < self.pause_ends
+        paused = self.paused if self.pause_ends is None else now < self.pause_ends
         same = all(store.body(key) == body for store, key, body in self.seen)
         return same and (self.tenant, self.accepted, self.paused) == (tenant, accepted, paused)
 
@@ -277,13 +278,13 @@ class Dedication:
         offers = Offers(partial(looked_up, classes), partial(looked_up, cohorts), lambda _: accepted)
         found = claimed(tenant, offers, self._settings, now)
         meta, until = section_of(tenant, "metadata"), section_of(tenant, "spec").get("pausedUntil")
-        ends = datetime.fromisoformat(str(until)) if until else None
+        ends = moment_of(until)
         return _Judged(
             tenant=body,
             seen=tuple((store, key, body) for (store, key), body in seen.items()),
             accepted=accepted,
             pause_ends=ends,
-            paused=ends is not None and now < ends,
+            paused=bool(until) and (ends is None or now < ends),
             claimed=found,
             looked=(str(meta.get("uid") or ""), int(meta.get("generation") or 0)),
         )

@@ -12,11 +12,13 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from bulkhead.api.providers import Source
 from bulkhead.exchange import ExchangeError, LateError, TooLongError, UnknownNameError, UntrustedError, asked, body
 from bulkhead.work.clock import Clock
+from bulkhead.work.supervise import apart
 from controller import metrics
 from controller.decide.keysets import KEY_SET_BYTES, Answer, Fault, keys_address, read_keys
 
@@ -66,7 +68,8 @@ class Issuers:
             sources = {source for asked in self._looked.values() for source in asked}
             self._known = {source: answer for source, answer in self._known.items() if source in sources}
             room = asyncio.Semaphore(_REQUESTS_AT_ONCE)
-            await asyncio.gather(*(self._ask(source, room) for source in sources))
+            asks = (apart("asking an identity provider", partial(self._ask, one, room), issuer=one.url) for one in sources)
+            await asyncio.gather(*asks)
             metrics.issuers_silent.set(sum(bool(answer.trouble) for answer in self._known.values()))
             await self._pause()
 

@@ -9,9 +9,11 @@ old one.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from bulkhead.work.clock import Clock
+from bulkhead.work.supervise import apart
 from controller import metrics
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
@@ -49,7 +51,8 @@ class PlaneFigures:
             metrics.forget(tenant)
         async with asyncio.TaskGroup() as group:
             for tenant in sorted(there):
-                group.create_task(self._look(tenant, slots), name=f"figures of {tenant}")
+                look = apart("the look at a plane's figures", partial(self._look, tenant, slots), tenant=tenant)
+                group.create_task(look, name=f"figures of {tenant}")
 
     def pause(self) -> None:
         """Drop everything: only the leader reports planes."""

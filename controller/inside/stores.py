@@ -13,10 +13,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from bulkhead.kube.errors import KubeError
 from bulkhead.work.clock import Clock
+from bulkhead.work.supervise import apart
 from controller import metrics
 from controller.inside.etcdaccess import Etcd, EtcdAccess
 from controller.plane import etcdfigures, storecare
@@ -93,7 +95,7 @@ class Stores:
             await self._clock.sleep(LOOK_PERIOD_SECONDS)
             async with asyncio.TaskGroup() as group:
                 for tenant in list(self._planes):
-                    group.create_task(look(tenant))
+                    group.create_task(apart("the look at a plane's store", partial(look, tenant), tenant=tenant))
 
     async def forget(self, tenant: str) -> None:
         """Drop a deleted tenant."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _LINE: Final = re.compile(
-    rb'^apiserver_audit_error_total\{plugin="(buffered|truncate|webhook)"\} ([0-9]{1,18}|[0-9.]{1,18}e[+][0-9]{2})$',
+    rb'^apiserver_audit_error_total\{plugin="(buffered|truncate|webhook)"\} '
+    rb"([0-9]{1,18}|[0-9](?:[.][0-9]{1,17})?e[+][0-9]{2})$",
     re.MULTILINE,
 )
 

@@ -22,7 +22,7 @@ LEAST_FSYNCS: Final = 100
 WINDOW_SECONDS: Final = 300.0
 _FSYNC: Final = b"etcd_disk_wal_fsync_duration_seconds_bucket"
 _CHANGES: Final = b"etcd_server_leader_changes_seen_total"
-_BUCKET: Final = re.compile(rb'^\{le="([0-9.]+|\+Inf)"\} ([0-9]{1,18})$')
+_BUCKET: Final = re.compile(rb'^\{le="([0-9]{1,9}(?:\.[0-9]{1,9})?|\+Inf)"\} ([0-9]{1,18})$')
 _MOST_BUCKETS: Final = 64
 
 

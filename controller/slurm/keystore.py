@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bulkhead.api import labels
+from bulkhead.api.moments import moment_of
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -108,7 +109,7 @@ class KeyStore:
             return keys
         fresh = waiting(keys)
         if fresh is not None:
-            since = _moment(annotations.get(STAGED_AT)) or now
+            since = moment_of(annotations.get(STAGED_AT)) or now
             if now - since < SPREAD and STAGED_AT in annotations:
                 return keys
             known = spread.get(fresh.kid)
@@ -165,11 +166,3 @@ def is_off(secret: Obj) -> bool:
 
 def _annotations(obj: Obj) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import SnapshotCondition, SnapshotReason, condition_of
+from bulkhead.api.moments import moment_of
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 
@@ -91,11 +92,7 @@ def covers(obj: Mapping[str, Any], identity: str) -> datetime | None:
     status = mapping(obj.get("status"))
     if reason_of(obj) != SnapshotReason.STORED or status.get("identity") != identity:
         return None
-    try:
-        moment = datetime.fromisoformat(text(status.get("startTime") or status.get("completionTime")))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
+    return moment_of(status.get("startTime") or status.get("completionTime"))
 
 
 def trouble(listed: Iterable[Mapping[str, Any]], plane: Plane) -> str:

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+from functools import partial
 
 import pytest
 
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import SystemClock
-from bulkhead.work.supervise import ended, supervise
+from bulkhead.work.supervise import apart, ended, supervise
 from tests.kit.fakeclock import FakeClock
 
 
@@ -106,3 +107,35 @@ async def test_a_task_has_ended_when_it_was_ended_and_one_that_is_not_there_need
     await ended(task)
     assert (task.done(), over) == (True, [True])
     await ended(None)
+
+
+async def test_pieces_of_work_are_kept_apart(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[str] = []
+
+    async def work(name: str) -> None:
+        await asyncio.sleep(0)
+        if name == "bad":
+            raise ValueError("odd")
+        await asyncio.sleep(0)
+        done.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("a", "bad", "z"):
+            group.create_task(apart("a piece", partial(work, name), tenant=name))
+    assert done == ["a", "z"]
+    (record,) = caplog.records
+    assert (record.getMessage(), record.__dict__["tenant"]) == ("a piece failed", "bad")
+    assert record.exc_info
+
+
+async def test_the_end_of_all_pieces_ends_each() -> None:
+    """Cancellation goes through, also before a piece has begun."""
+    task = asyncio.create_task(apart("a piece", asyncio.Event().wait))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    task = asyncio.create_task(apart("a piece", asyncio.Event().wait))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.moments import moment_of
 from bulkhead.api.objects import Obj
 
 LONGEST_IMAGE_PULL: Final = timedelta(minutes=2)
@@ -47,8 +48,5 @@ def _waits_for_an_image(pod: Obj) -> bool:
 
 def _placed_before(pod: Obj, moment: datetime) -> bool:
     scheduled = condition_of(pod, "PodScheduled")
-    try:
-        since = datetime.fromisoformat(str(scheduled.get("lastTransitionTime")))
-    except ValueError:
-        return False
-    return scheduled.get("status") == "True" and since.tzinfo is not None and since < moment
+    since = moment_of(scheduled.get("lastTransitionTime"))
+    return scheduled.get("status") == "True" and since is not None and since < moment

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.moments import moment_of
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_ready, placed_on
 from controller.slurm.answers.parse import line
@@ -265,7 +266,7 @@ def worker_of(pod: Obj) -> Worker | None:
         deleting=bool(meta.get("deletionTimestamp")),
         host_node=placed_on(pod),
         made_from=str((meta.get("annotations") or {}).get(SPEC_ANNOTATION) or ""),
-        created=_moment(meta.get("creationTimestamp")),
+        created=moment_of(meta.get("creationTimestamp")),
         waits=_waits(pod),
     )
 
@@ -276,11 +277,3 @@ def _waits(pod: Obj) -> tuple[str, str]:
         return "", ""
     # The name is written into host objects and to terminals.
     return line(str(scheduled.get("reason") or ""), _REASON_CHARACTERS), line(str(scheduled.get("message") or ""))
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from bulkhead.api.moments import moment_of
 from controller.slurm.spec import REASON_PREFIX
 
 GIVING: Final = f"{REASON_PREFIX} giving back"
@@ -35,13 +36,7 @@ def reason_until(deadline: datetime, *, taken: bool = False, signalled: Iterable
 def deadline_in(reason: str) -> datetime | None:
     """The deadline in a reason of the platform; None if there is none."""
     _, found, text = reason.partition(_UNTIL)
-    if not found:
-        return None
-    try:
-        moment = datetime.fromisoformat(text.partition(",")[0])
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
+    return moment_of(text.partition(",")[0]) if found else None
 
 
 def is_taken(reason: str) -> bool:

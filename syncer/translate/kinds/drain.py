@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from bulkhead.api.moments import moment_of
 from bulkhead.api.untrusted import mapping, mappings, text
 
 KIND: Final = "Drain"  # of work, by the name of the node
@@ -26,7 +27,7 @@ def cordoned_since(host_node: Mapping[str, Any]) -> datetime | None:
     if spec.get("unschedulable") is not True:
         return None
     written = [text(taint.get("timeAdded")) for taint in mappings(spec.get("taints"), 64) if taint.get("key") == _CORDON]
-    return _moment(written[0]) if written else None
+    return moment_of(written[0]) if written else None
 
 
 def remaining(host_node: Mapping[str, Any], now: datetime, deadline: float | None) -> float | None:
@@ -35,11 +36,3 @@ def remaining(host_node: Mapping[str, Any], now: datetime, deadline: float | Non
     if since is None or deadline is None:
         return None
     return max(0.0, deadline - (now - since).total_seconds())
-
-
-def _moment(written: str) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(written)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None

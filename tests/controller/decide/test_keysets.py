@@ -31,6 +31,9 @@ DOCUMENTS: dict[str, tuple[Any, str]] = {
     "keys in a file": ({"issuer": SOURCE.url, "jwks_uri": "file:///etc/shadow"}, "https address"),
     "keys nowhere": ({"issuer": SOURCE.url}, "https address"),
     "keys at a broken address": ({"issuer": SOURCE.url, "jwks_uri": "https://[1:::2]/"}, "https address"),
+    # It would be quoted in the status of each tenant, and no encoder takes it.
+    "keys at half of a pair": ({"issuer": SOURCE.url, "jwks_uri": "https://k/\ud800"}, "https address"),
+    "keys behind a line break": ({"issuer": SOURCE.url, "jwks_uri": "https://k/\nx"}, "https address"),
     "a list": ([], "not a discovery document"),
     "nothing": (None, "not a discovery document"),
     "a long name": ({"issuer": "x" * 5000}, "…"),
@@ -43,6 +46,7 @@ def test_a_document_that_is_not_the_providers_own_is_refused(name: str) -> None:
     with pytest.raises(Fault, match=word) as refused:
         keys_address(json.dumps(document).encode(), SOURCE)
     assert len(str(refused.value)) < 300
+    assert str(refused.value).encode()
 
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"\xff", b"[" * 100_000])

@@ -8,6 +8,7 @@ from bulkhead.api import privileges
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import Amount
 from controller.decide.admit import refuse
+from controller.decide.planespec import revoked_of
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings
 from tests.kit.tenantsamples import case, plane_for, tenant, tenant_class
@@ -146,3 +147,10 @@ def test_item_91_pod_groups_come_with_a_bound_and_only_where_the_version_has_the
     refusal = refuse(case(tenant(), offer, Settings(kubernetes_versions=("v1.37.0",))))
     assert refusal is not None
     assert (refusal.reason, "v1.36.x does" in refusal.message) == (Reason.NOT_SUPPORTED, True)
+
+
+def test_a_revocation_before_a_time_that_cannot_be_read_is_one_of_all_tokens() -> None:
+    befores = ["2026-06-01T12:00:00Z", "2026-06-01t12:00:00.5z", "0000-01-01T00:00:00Z", "2026-06-01T12:00:00+99:99", None]
+    revoked = [{"name": f"u{at}"} | ({"before": before} if before else {}) for at, before in enumerate(befores)]
+    noon = 1_780_315_200
+    assert [entry.before for entry in revoked_of({"access": {"revoked": revoked}})] == [noon, noon + 1, None, None, None]

@@ -73,3 +73,15 @@ def test_a_paused_tenant_is_left_alone_until_its_time() -> None:
     asked = tenant(pausedUntil="2026-06-01T12:30:00Z")
     assert paused(case(asked, None)) is not None
     assert paused(replace(case(asked, None), now=NOW + timedelta(hours=1))) is None
+    small = tenant(pausedUntil="2026-06-01t12:30:00z")
+    assert paused(case(small, None)) is not None
+    assert paused(replace(case(small, None), now=NOW + timedelta(hours=1))) is None
+
+
+@pytest.mark.parametrize("odd", ["0000-01-01T00:00:00Z", "2026-06-01T12:30:00+99:99", "2026-06-01T12:30:00x5Z"])
+def test_a_pause_until_a_time_that_cannot_be_read_goes_on_and_says_so(odd: str) -> None:
+    """An API server takes each of them."""
+    found = paused(replace(case(tenant(pausedUntil=odd), None), now=NOW + timedelta(days=9999)))
+    assert found is not None
+    assert found.reason is Reason.PAUSED
+    assert f"{odd} is not a time that can be read" in found.message

@@ -245,5 +245,8 @@ def test_a_pause_that_ends_is_judged_again() -> None:
     assert not paused.holds(b"t", None, ends)
     assert not paused.holds(b"u", None, ends.replace(hour=12))
     assert not paused.holds(b"t", {"spec": {}}, ends.replace(hour=12))
+    # One whose end cannot be read does not end by itself.
+    odd = dedication._Judged(b"t", seen, None, None, True, dedication.Claimed(None), ("", 0))  # type: ignore[arg-type]
+    assert odd.holds(b"t", None, ends)
     classes.body = {Key("", "c"): b"d"}.get
     assert not paused.holds(b"t", None, ends.replace(hour=12))

@@ -93,6 +93,27 @@ async def test_other_keys_and_trouble_enqueue_its_tenants_and_no_others(world: W
     assert '"kid": "2"' in world.issuers.look("a", [CORP])[CORP].keys
 
 
+async def test_a_provider_that_breaks_the_asking_keeps_no_other_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = world.fetch
+
+    async def breaks(address: str, authorities: str) -> bytes:
+        if address.startswith(CORP.url):
+            raise RuntimeError("a fault of our own")
+        await asyncio.sleep(0)
+        return await answers(address, authorities)
+
+    monkeypatch.setattr(world.issuers, "_fetch", breaks)
+    world.issuers.look("a", [CORP])
+    world.issuers.look("b", [OTHER])
+    await world.round(wait=False)
+    await world.round()
+    assert '"kid": "1"' in world.issuers.look("b", [OTHER])[OTHER].keys
+    assert world.issuers.look("a", [CORP]) == {}
+    assert {getattr(record, "issuer", None) for record in caplog.records if record.exc_info} == {CORP.url}
+
+
 async def test_an_unused_provider_is_not_asked(world: World) -> None:
     world.issuers.look("a", [CORP])
     world.issuers.look("b", [OTHER])

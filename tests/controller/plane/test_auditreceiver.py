@@ -140,7 +140,7 @@ apiserver_audit_event_total 99
 def test_losses_are_read_of_metrics() -> None:
     assert losses_of(METRICS) == (("buffered", 1_500_000), ("webhook", 12))
     hostile = b'apiserver_audit_error_total{plugin="webhook"} '
-    for number in (b"NaN", b"+Inf", b"-1", b"1e", b"9" * 400, b"1.2.3", b""):
+    for number in (b"NaN", b"+Inf", b"-1", b"1e", b"9" * 400, b"1.2.3", b"1.2.3e+05", b".e+05", b""):
         assert losses_of(hostile + number + b"\n") == (), number
 
 

@@ -34,6 +34,11 @@ def test_no_text_breaks_the_reader(text: bytes) -> None:
         read(prefix + text, 0.0)
 
 
+def test_a_bound_that_is_no_number_is_left_out() -> None:
+    for bound in ("1.2.3", ".", "1.", "-1", "1e5", "9" * 400):
+        assert read(f'etcd_disk_wal_fsync_duration_seconds_bucket{{le="{bound}"}} 5\n'.encode(), 0.0).fsyncs == (), bound
+
+
 def test_the_figure_is_that_of_the_fsyncs_in_between() -> None:
     before = figures(0.0, 1000, 1000, 1000, 1000, 1000)
     assert slowest_of_most([before]) is None
