@@ -202,6 +202,6 @@ def _seconds(value: Any) -> float | None:
         return None
     try:
         seconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return min(seconds, LONGEST_RETRY_AFTER_SECONDS) if seconds > 0 else None

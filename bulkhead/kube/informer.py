@@ -43,7 +43,7 @@ from bulkhead.kube.errors import (
     TooLarge,
     Unavailable,
 )
-from bulkhead.kube.objects import Key, Meta, Resource
+from bulkhead.kube.objects import Key, Meta, Resource, is_older, version_number
 from bulkhead.kube.store import Entry, Indexer, Store
 from bulkhead.kube.watch import WATCH_SILENCE_SECONDS, WatchEvent
 
@@ -228,7 +228,7 @@ class Informer:
                 if position % _OBJECTS_BETWEEN_YIELDS == _OBJECTS_BETWEEN_YIELDS - 1:
                     await asyncio.sleep(0)
             version = page.resource_version
-        if not version.isdigit():
+        if version_number(version) is None:
             raise ProtocolError(f"list of {self.resource}: no resource version")
         for key in set(self.store.keys()) - seen:
             self._drop(key, relist=True)
@@ -255,7 +255,7 @@ class Informer:
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._hear()
-                return _older(page.resource_version, self.resource_version)
+                return is_older(page.resource_version, self.resource_version)
         return False
 
     # -- watching
@@ -292,9 +292,9 @@ class Informer:
     def _take(self, event: WatchEvent) -> None:
         self._hear()
         self.last_error = None
-        if not event.meta.resource_version.isdigit():
+        if version_number(event.meta.resource_version) is None:
             raise ProtocolError(f"watch of {self.resource}: event without resource version")
-        if _older(event.meta.resource_version, self.resource_version):
+        if is_older(event.meta.resource_version, self.resource_version):
             # Events come in order. Taken, an older one would bring back an object of the same name that was replaced since.
             raise _WentBackError(f"watch of {self.resource}: event of version {event.meta.resource_version} after a later one")
         if event.type == "DELETED":
@@ -307,7 +307,7 @@ class Informer:
 
     def _outdated(self, meta: Meta) -> bool:
         held = self.store.meta(meta.key)
-        return held is not None and held.uid == meta.uid and _older(meta.resource_version, held.resource_version)
+        return held is not None and held.uid == meta.uid and is_older(meta.resource_version, held.resource_version)
 
     # -- the store and the caller
 
@@ -396,8 +396,3 @@ class Informer:
 
 def _nothing() -> None:
     """The default of callbacks."""
-
-
-def _older(left: str, right: str) -> bool:
-    # Resource versions are numbers by contract since Kubernetes 1.35; anything else is taken as news.
-    return left.isdigit() and right.isdigit() and int(left) < int(right)

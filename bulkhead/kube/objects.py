@@ -6,12 +6,14 @@ whether an object matters is decoded eagerly (`Meta`); bodies stay bytes until t
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from bulkhead.api.objects import Obj
+
+_MOST_VERSION_DIGITS: Final = 20  # of the largest number with 64 bits
 
 
 class Key(NamedTuple):
@@ -134,3 +136,18 @@ def uid_of(obj: Mapping[str, Any]) -> str:
 def version_of(obj: Mapping[str, Any]) -> str:
     """Resource version of a plain object, empty when it was never stored."""
     return str(obj.get("metadata", {}).get("resourceVersion", ""))
+
+
+def version_number(version: str) -> int | None:
+    """A resource version as a number, which it is by contract since Kubernetes 1.35; None for anything else.
+
+    A plane may answer anything: `int` fails with digits of other scripts such as ², and with thousands of digits.
+    """
+    is_number = version.isascii() and version.isdigit() and len(version) <= _MOST_VERSION_DIGITS
+    return int(version) if is_number else None
+
+
+def is_older(left: str, right: str) -> bool:
+    """Whether a resource version is older than another; what is not a number is older than nothing."""
+    former, latter = version_number(left), version_number(right)
+    return former is not None and latter is not None and former < latter

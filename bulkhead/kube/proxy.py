@@ -9,6 +9,7 @@ SPDY/3.1) use a connection of their own, so that not one byte passes through an 
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 def _parse(head: bytes) -> tuple[int, str, tuple[tuple[str, str], ...]]:
     lines = head.decode("latin-1").split("\r\n")
     start = lines[0].split(" ", 2)
-    if len(start) < 2 or not start[0].startswith("HTTP/1.") or not start[1].isdigit():
+    if len(start) < 2 or not start[0].startswith("HTTP/1.") or not re.fullmatch("[0-9]{3}", start[1]):
         raise ProtocolError("upgrade answer: no HTTP/1 status line")
     pairs = (line.partition(":") for line in lines[1:] if line)
     return int(start[1]), start[2] if len(start) > 2 else "", tuple((name.strip(), value.strip()) for name, _, value in pairs)

@@ -19,7 +19,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Meta
+from bulkhead.kube.objects import Meta, is_older
 from bulkhead.ledger import read
 from bulkhead.ledger.model import GATED, Pod
 from controller.dispatch.hostpod import Seen, decoded
@@ -85,7 +85,7 @@ class Pods:
         elif uid not in self._seen:
             # The pod was deleted since, and the watch has shown that.
             return
-        elif _older(self._seen[uid].version, seen.version) or (ended and not seen.pod.ending):
+        elif is_older(self._seen[uid].version, seen.version) or (ended and not seen.pod.ending):
             self._own[uid] = _Own(seen.version, self._monotonic() + _WRITE_SHOWN_WITHIN_SECONDS)
             self._take(seen)
         elif seen.version == self._seen[uid].version:
@@ -175,7 +175,7 @@ class Pods:
         own = self._own.get(uid)
         if own is None:
             return False
-        if _older(seen.version, own.version) and self._monotonic() < own.until:
+        if is_older(seen.version, own.version) and self._monotonic() < own.until:
             return True
         del self._own[uid]
         return False
@@ -193,7 +193,3 @@ class Pods:
 def _weight(seen: Seen) -> int:
     weight = read.weight(seen.pod.needs)
     return weight if weight > read.SHARED_REQUIREMENTS else 0
-
-
-def _older(left: str, right: str) -> bool:
-    return left.isdigit() and right.isdigit() and int(left) < int(right)

@@ -23,14 +23,14 @@ NodePage: TypeAlias = Page | Literal["gpus"]
 NODE_PAGES: Final[tuple[NodePage, ...]] = (*PAGES, "gpus")
 Verb = Literal["healthz", "log", "exec", "attach", "portforward", "metrics"]
 
-SEGMENT: Final = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+SEGMENT: Final = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")
 _PROXIED: Final = re.compile(r"^/api/v1/nodes/(?:https:)?(?P<node>[^/:]{1,253})(?::[0-9]{0,5})?/proxy/")
-_UID: Final = re.compile(r"^[A-Za-z0-9-]{1,64}$")
+_UID: Final = re.compile(r"^[A-Za-z0-9-]{1,64}\Z")
 _FLAG: Final = frozenset({"true", "false", "1", "0"})
 _COMMAND_LIMIT: Final = 256
 _PORTS_LIMIT: Final = 64
-_NUMBER: Final = re.compile(r"^[0-9]{1,18}$")
-_TIME: Final = re.compile(r"^[0-9TZtz:.+-]{10,40}$")
+_NUMBER: Final = re.compile(r"^[0-9]{1,18}\Z")
+_TIME: Final = re.compile(r"^[0-9TZtz:.+-]{10,40}\Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,4 +243,4 @@ def _may_have(virtual: Obj) -> bool:
 
 
 def _number(text: str | None) -> float:
-    return float(text) if text and text.isdigit() else 0.0
+    return float(text) if text and text.isascii() and text.isdigit() else 0.0

@@ -46,6 +46,7 @@ from bulkhead.api.planeidentity import (
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
 from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import version_number
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import Clock
 from syncer import metrics
@@ -106,8 +107,8 @@ class PlaneIdentity:
 
     def saw(self, resource_version: str) -> None:
         """Note that the plane showed an object of this version."""
-        if resource_version.isdigit():
-            self._highest = max(self._highest, int(resource_version))
+        if (number := version_number(resource_version)) is not None:
+            self._highest = max(self._highest, number)
 
     def noticed(self, change: Change) -> None:
         """Note what a watch or a list of the plane showed.
@@ -231,11 +232,12 @@ class PlaneIdentity:
 
     async def _observe(self) -> Observed | None:
         found = await self._virtual.list(NAMESPACES, field_selector="metadata.name=kube-system")
-        if not found.items or not found.resource_version.isdigit():
+        revision = version_number(found.resource_version)
+        if not found.items or revision is None:
             # A plane that has just started creates the namespace in a moment; an odd answer proves nothing.
             return None
         uid = str(found.items[0].get("metadata", {}).get("uid", ""))
-        return Observed(uid, int(found.resource_version)) if uid else None
+        return Observed(uid, revision) if uid else None
 
     def _remember(self, record: Recorded) -> None:
         turned = record.quarantine and not self._recorded.quarantine

@@ -17,7 +17,7 @@ from bulkhead.api.podphase import placed_on
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound, NotServed
-from bulkhead.kube.objects import Key, Resource, key_of, uid_of, version_of
+from bulkhead.kube.objects import Key, Resource, key_of, uid_of, version_number, version_of
 from bulkhead.kube.resources import PODS
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
@@ -67,17 +67,16 @@ class VirtualWriter:
         if ahead is None:
             return False
         until, version = ahead
-        held = version_of(virtual)
-        seen = held.isdigit() and int(held) >= version if version else bool(placed_on(virtual))
+        held = version_number(version_of(virtual))
+        seen = held is not None and held >= version if version else bool(placed_on(virtual))
         if not seen and self._clock.monotonic() < until:
             return True
         del self._ahead[uid]
         return False
 
     def _wrote(self, uid: str, version: str) -> None:
-        if not version.isdigit():
-            return
-        self._ahead[uid] = (self._clock.monotonic() + _ECHO_SECONDS, int(version))
+        if (number := version_number(version)) is not None:
+            self._ahead[uid] = (self._clock.monotonic() + _ECHO_SECONDS, number)
 
     @staticmethod
     def shows(virtual: Obj, status: Obj) -> bool:

@@ -12,7 +12,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import informer as module
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import Page, compact, decode_obj
-from bulkhead.kube.errors import Unavailable
+from bulkhead.kube.errors import ProtocolError, Unavailable
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, POD_GROUPS
@@ -246,6 +246,28 @@ async def test_events_of_the_past_bring_nothing_back(eventually: Eventually) -> 
         (meta,) = informer.store.metas()
     assert meta.uid == "new"
     assert [(change.kind, change.meta.uid) for change in changes] == [("added", "old"), ("deleted", "old"), ("added", "new")]
+
+
+@pytest.mark.parametrize("odd", ["", "²", "9" * 5000])
+async def test_versions_that_are_no_numbers_bring_nothing_and_end_nothing(odd: str, eventually: Eventually) -> None:
+    class Odd:
+        lists = watches = 0
+
+        async def pages(self, *_: object, **__: object) -> AsyncIterator[Page]:
+            self.lists += 1
+            yield Page([], "5" if self.lists < 3 else odd, "")
+
+        async def watch(self, *_: object, **__: object) -> AsyncIterator[WatchEvent]:
+            self.watches += 1
+            meta = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": odd}
+            raw = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+            yield WatchEvent("ADDED", compact(raw)[0], raw)
+
+    server = Odd()
+    informer = Informer(cast("Client", server), CONFIG_MAPS)
+    async with running(informer):
+        await eventually(lambda: server.watches > 1 and isinstance(informer.last_error, ProtocolError))
+        assert list(informer.store.metas()) == []
 
 
 async def test_a_kind_that_is_not_served_counts_as_read_and_its_going_tells_of_no_deletion(
