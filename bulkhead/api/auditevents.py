@@ -48,12 +48,13 @@ class Newest:
     lines: deque[bytes] = field(default_factory=deque)
     large: int = 0  # events too large to be read
     left_out: int = 0  # that are asked for, and older than those here
+    is_cut: bool = False  # whether older lines were not read
     _bytes: int = 0
 
     def add(self, lines: Iterable[bytes]) -> None:
         """Take lines, the oldest first. A line that is not an audit event is output of another program."""
         for line in lines:
-            if not line.startswith(_BEGINNING):
+            if not is_event(line):
                 continue
             event = None if len(line) > LONGEST_LINE else read(line)
             if event is None:
@@ -76,6 +77,11 @@ def read(line: bytes) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def is_event(line: bytes) -> bool:
+    """Whether a line of a log is an audit event, and not output of another program."""
+    return line.startswith(_BEGINNING)
 
 
 def moment(event: Mapping[str, Any]) -> str:

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels, names
+from bulkhead.api.auditevents import Choice
+from bulkhead.kube import podlog
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from tests.api.test_auditevents import line
 from tests.kit.commandline import Cli, Controller
+from workstation.cli import audit
+from workstation.cli.arguments import Host
 
 pytestmark = pytest.mark.commands
 
@@ -98,6 +102,25 @@ async def test_a_trail_on_stdout_is_asked_of_the_log(cli: Cli, tenant: str, host
     await plane_pod(host_client, tenant, 0, {"name": "kube-apiserver", "image": "x", "command": ["x", "--audit-log-path=-"]})
     done = await cli("audit", tenant)
     assert (done.code, len(done.out.splitlines()), done.err) == (0, 1, "")
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+async def test_a_log_with_older_lines_than_were_read_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], host_client: Client, is_cut: bool
+) -> None:
+    async def newest(*_: object, **bounds: Any) -> podlog.Tail:
+        assert bounds["query"] == {"sinceSeconds": "3601"}
+        return podlog.Tail(line(1), is_cut)
+
+    monkeypatch.setattr(podlog, "newest", newest)
+    request, choice = audit.AuditRequest(Host(), "red", 3600, "", "", 5, "table"), Choice()
+    container = {"name": "kube-apiserver", "command": ["x", "--audit-log-path=-"]}
+    pod = {"metadata": {"name": "plane-0", "namespace": "bh-red"}, "spec": {"containers": [container]}}
+    trail = await audit._trail(host_client, request, pod, choice)
+    audit.show(request, choice, [trail], [])
+    shown = capsys.readouterr()
+    assert ("older lines than were read" in shown.err) is is_cut
+    assert len(shown.out.splitlines()) == 2
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from bulkhead.api import labels, names
 from bulkhead.api.auditevents import MOST_BYTES, MOST_EVENTS, Choice, Newest, moment, read, row
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, sequence
+from bulkhead.kube import podlog
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
@@ -104,16 +105,24 @@ def print_trail(request: AuditRequest) -> int:
     since = f"{datetime.now(UTC) - timedelta(seconds=request.since_seconds):%Y-%m-%dT%H:%M:%S}"
     choice = Choice(since, request.user, request.verb, request.limit)
     trails, notes = eventloop.run(_collect(request, choice))
+    show(request, choice, trails, notes)
+    return Exit.DONE
+
+
+def show(request: AuditRequest, choice: Choice, trails: Sequence[Newest], notes: Sequence[str]) -> None:
+    """Print the newest events of all trails, and a warning for each note and for what is not shown."""
+    warnings = list(notes)
     events = sorted(filter(None, (read(line) for trail in trails for line in trail.lines)), key=moment)
     _print(events[-choice.most :], request.form)
     older = sum(trail.left_out for trail in trails) + len(events[: -choice.most])
     if older:
-        notes.append(f"{older} older events are not shown: choose a shorter --since or a larger --limit")
+        warnings.append(f"{older} older events are not shown: choose a shorter --since or a larger --limit")
+    if any(trail.is_cut for trail in trails):
+        warnings.append("the log has older lines than were read, and events of them are missing: choose a shorter --since")
     if large := sum(trail.large for trail in trails):
-        notes.append(f"{large} events are too large to show: read them in the trail itself")
-    for note in notes:
+        warnings.append(f"{large} events are too large to show: read them in the trail itself")
+    for note in warnings:
         sys.stderr.write(f"warning: {plain(note)}\n")
-    return Exit.DONE
 
 
 def _print(events: Sequence[Mapping[str, Any]], form: Form) -> None:
@@ -172,9 +181,13 @@ async def _trail(client: Client, request: AuditRequest, pod: Obj, choice: Choice
         return newest
     flags = [str(flag) for flag in sequence(containers.get(_SERVER, {}).get("command"))]
     if "--audit-log-path=-" in flags:
-        where = kinds.PODS.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
-        bounds = f"sinceSeconds={int(request.since_seconds) + 1}&tailLines={_LOG_LINES}&limitBytes={_LOG_BYTES}"
-        newest.add((await client.get_raw(f"{where}?container={_SERVER}&{bounds}", timeout=_SECONDS)).split(b"\n"))
+        where = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        since = {"sinceSeconds": str(int(request.since_seconds) + 1)}
+        tail = await podlog.newest(
+            client, where, _SERVER, lines=_LOG_LINES, most_bytes=_LOG_BYTES, query=since, timeout=_SECONDS
+        )
+        newest.add(tail.data.split(b"\n"))
+        newest.is_cut = tail.is_cut
         return newest
     if any(
         str(flag).startswith("--audit-webhook-config-file=") for flag in sequence(containers.get(_SERVER, {}).get("command"))

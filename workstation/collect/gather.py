@@ -10,6 +10,7 @@ A plane that is frozen, or a host that refuses one of the reads, costs one line 
 """
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,15 +18,18 @@ from typing import Any, Final
 from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
+from bulkhead.kube import podlog
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
+from bulkhead.kube.podlog import Tail
 from workstation.collect import redact, sources
 from workstation.collect.archive import Collected
 
 _SIDE_BY_SIDE: Final = 6
 _READ_SECONDS: Final = 12.0
 _LOG_BYTES: Final = 1 << 20  # of one container, and again of its former instance
+_READ_BYTES: Final = 4 << 20  # the same, before lines that an archive may not have are left out
 _LOG_LINES: Final = 5000
 _MOST_PODS: Final = 40
 _MOST_OBJECTS: Final = 5000
@@ -143,17 +147,36 @@ class Gatherer:
 
     async def _log(self, folder: str, pod: Obj, container: str, only: str | None) -> None:
         meta = pod["metadata"]
-        path = kinds.PODS.path(meta["namespace"], meta["name"], "log")
-        query = f"container={container}&timestamps=true&tailLines={_LOG_LINES}&limitBytes={_LOG_BYTES}"
         restarted = any(
             item.get("name") == container and item.get("restartCount")
             for item in mappings(mapping(pod.get("status")).get("containerStatuses"))
         )
-        for suffix, more in (("", ""), (".previous", "&previous=true"))[: 2 if restarted else 1]:
-            data: bytes = await self._turn(self.client.get_raw(f"{path}?{query}{more}", timeout=_READ_SECONDS))
-            if only is not None:
-                data = b"\n".join(line for line in data.splitlines() if only.encode() in line) + b"\n"
-            self.collected.add(f"{folder}/{meta['name']}/{container}{suffix}.log", redact.log(data[:_LOG_BYTES]))
+        for suffix, more in (("", {}), (".previous", {"previous": "true"}))[: 2 if restarted else 1]:
+            tail: Tail = await self._turn(
+                podlog.newest(
+                    self.client,
+                    (meta["namespace"], meta["name"]),
+                    container,
+                    lines=_LOG_LINES,
+                    most_bytes=_READ_BYTES,
+                    query={"timestamps": "true"} | more,
+                    timeout=_READ_SECONDS,
+                )
+            )
+            self._keep(f"{folder}/{meta['name']}/{container}{suffix}.log", tail, only)
+
+    def _keep(self, path: str, tail: Tail, only: str | None) -> None:
+        """Add what an archive may have of a log, and note what is left out."""
+        data, events = sources.platform_lines(tail.data)
+        if only is not None:
+            data = sources.log_of_tenant(data, only)
+        kept = podlog.newest_bytes(data, _LOG_BYTES)
+        missing = [f"audit events ({events})"] if events else []
+        if tail.is_cut or len(kept) < len(data):
+            missing.append(f"lines before its newest {len(list(io.BytesIO(kept)))}")
+        if missing:
+            self.collected.failures[path] = "; ".join(missing)
+        self.collected.add(path, redact.log(kept))
 
     async def _plane(self) -> None:
         async with await self.open_plane() as plane:

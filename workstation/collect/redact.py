@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import names
+from bulkhead.api.eventtimes import last_seen
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 
@@ -143,7 +144,7 @@ def event(obj: Obj) -> Obj:
         "type": obj.get("type"),
         "count": obj.get("count"),
         "first": obj.get("firstTimestamp") or obj.get("eventTime"),
-        "last": obj.get("lastTimestamp"),
+        "last": last_seen(obj),
         "about": f"{text(about.get('kind'))}/{text(about.get('name'))}",
         "message": line(text(obj.get("message"))[:_MOST_TEXT]) if plain else REDACTED,
     }

@@ -1,12 +1,16 @@
 """What an archive is made of, as data: which kind is read where, and how it is redacted. Pure."""
 
+import io
 import itertools
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bulkhead.api import names
+from bulkhead.api import auditevents, names
 from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.objects import Resource
 from workstation.collect import redact
@@ -97,6 +101,35 @@ def lines_of_tenant(page: bytes, tenant: str) -> bytes:
     label = f'tenant="{tenant}"'.encode()
     found = (line for line in page.splitlines() if line.startswith(b"bulkhead_") and _labels(line).count(label))
     return b"\n".join([*itertools.islice(found, MOST_METRIC_LINES), b""])
+
+
+def platform_lines(log: bytes) -> tuple[bytes, int]:
+    """A log without the audit events in it, and how many those are: they name users, and have texts that the tenant wrote.
+
+    The log of an API server has them if its class keeps the trail on stdout. Each line begins with its time.
+    """
+    lines = list(io.BytesIO(log))
+    kept = [line for line in lines if not auditevents.is_event(line.partition(b" ")[2])]
+    return b"".join(kept), len(lines) - len(kept)
+
+
+def log_of_tenant(log: bytes, tenant: str) -> bytes:
+    """The lines of the controller's log that are about this tenant and no other. Each begins with its time.
+
+    The field `tenant` of a line names the tenant that it is about; a line without it may have a namespace of the tenant. The
+    name alone would not do: that of tenant `a` is part of most words.
+    """
+    spaces = "|".join(re.escape(name) for name in (names.plane_namespace(tenant), names.work_namespace(tenant)))
+    mentioned = re.compile(rf"(?<![A-Za-z0-9-])(?:{spaces})(?![A-Za-z0-9-])".encode())
+
+    def is_about(line: bytes) -> bool:
+        try:
+            found = mapping(json.loads(line.partition(b" ")[2])).get("tenant")
+        except (ValueError, RecursionError):
+            found = None
+        return found == tenant if isinstance(found, str) else mentioned.search(line) is not None
+
+    return b"".join(line for line in io.BytesIO(log) if is_about(line))
 
 
 def _labels(line: bytes) -> tuple[bytes, ...]:
