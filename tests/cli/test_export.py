@@ -1,5 +1,6 @@
 """`bulkhead tenant export` and `retained`: what a tenant owns, as another API server takes it; and planes that are kept."""
 
+import contextlib
 import json
 import stat
 from pathlib import Path
@@ -9,16 +10,19 @@ import pytest
 import yaml
 
 from bulkhead.api import labels
+from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists
+from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Resource
 from tests.kit.commandline import Cli, Controller
+from tests.kit.crds import served
+from tests.kit.syncerbed import until
 from workstation.cli.failures import CliError
 from workstation.cli.tenant.export import _claimed
-from workstation.cli.tenant.exported import Kind, clean, in_order, kinds_of, owned
-from workstation.cli.tenant.retained import planes
+from workstation.cli.tenant.exported import Kind, clean, documents_of, in_order, kinds_of, owned, served_elsewhere
+from workstation.cli.tenant.retained import _mark, planes
 
 PODS = Resource("", "v1", "pods", "Pod", True)
 SERVICES = Resource("", "v1", "services", "Service", True)
@@ -42,10 +46,33 @@ def test_kinds_that_can_be_made_again_are_read_and_no_others() -> None:
     }  # fmt: skip
     assert [kind.name for kind in kinds_of("", "v1", document, secrets=False)] == ["widgets"]
     assert [kind.name for kind in kinds_of("", "v1", document, secrets=True)] == ["widgets", "secrets"]
+    # A kind of the tenant's own may be called as one of Kubernetes, and its version may have any name.
+    own = [kind.name for kind in kinds_of("example.org", "v1api20200601", document, secrets=False)]
+    assert own == ["widgets.example.org", "events.example.org", "nodes.example.org", "secrets.example.org"]
     for group, version in (("../..", "v1"), ("example.org", "../v1"), ("example.org", "")):
         assert kinds_of(group, version, document, secrets=True) == []
     for strange in (None, 7, {"resources": 7}, {"resources": [None]}):
         assert kinds_of("", "v1", strange, secrets=True) == []
+
+
+def test_each_version_of_a_group_is_read_because_not_all_serve_all_its_kinds() -> None:
+    def group(name: str, preferred: str, *versions: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "preferredVersion": {"version": preferred},
+            "versions": [{"version": version} for version in versions],
+        }
+
+    apis = {"groups": [group("a.org", "v1", "v2beta1", "v1"), group("../x", "v1"), group("b.org", "../v1", "v1/..", ""), 7]}
+    assert documents_of(apis) == [("a.org", "v1"), ("a.org", "v2beta1")]
+    for strange in (None, 7, {"groups": 7}, {"groups": [{"name": 7, "preferredVersion": 7, "versions": 7}]}):
+        assert documents_of(strange) == []
+
+
+def test_the_objects_of_another_server_are_not_the_planes() -> None:
+    local = {"metadata": {"name": "v1.apps"}, "spec": {"service": None}}
+    remote = {"metadata": {"name": "v1beta1.metrics.k8s.io"}, "spec": {"service": {"name": "m"}}}
+    assert served_elsewhere([local, remote, {"metadata": 7, "spec": 7}]) == {"v1beta1.metrics.k8s.io"}
 
 
 def test_what_others_need_is_applied_first() -> None:
@@ -86,6 +113,8 @@ def named(name: str, **meta: Any) -> dict[str, Any]:
         ("services", named("kubernetes", namespace="other"), True),
         ("clusterroles", {"metadata": {"name": "system:mine"}}, False),
         ("clusterroles", {"metadata": {"name": "view", "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}}, False),
+        ("resourceclaims", named("mine"), True),
+        ("resourceclaims", named("of-a-pod", ownerReferences=[{"kind": "Pod", "controller": True}]), False),
         ("secrets", named("token") | {"type": "kubernetes.io/service-account-token"}, False),
         ("namespaces", {"metadata": {"name": "default"}}, False),
         ("namespaces", {"metadata": {"name": "team"}}, True),
@@ -125,24 +154,46 @@ def test_what_a_server_added_is_not_written() -> None:
 # -- against real API servers
 
 
-DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "exports.example.org"},
-    "spec": {
-        "group": "example.org",
-        "scope": "Namespaced",
-        "names": {"plural": "exports", "singular": "export", "kind": "Export", "listKind": "ExportList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+def definition(plural: str, version: str) -> dict[str, Any]:
+    kind = plural.capitalize()
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.org"},
+        "spec": {
+            "group": "example.org",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": plural, "kind": kind, "listKind": f"{kind}List"},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+# Of one group, each in a version that the others do not have.
+DEFINITIONS = {"exports": "v1", "nodes": "v1alpha1", "accounts": "v1api20200601"}
+
+
+async def make_own_kinds(plane: Client, space: str) -> None:
+    """One object of each kind; returns when clients can find out that the kinds are served."""
+    for plural, version in DEFINITIONS.items():
+        await plane.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition(plural, version))
+    own = [Resource("example.org", version, plural, plural.capitalize(), True) for plural, version in DEFINITIONS.items()]
+    await served(plane, *own)
+    for kind in own:
+        meta = {"name": "mine", "namespace": space}
+        await plane.apply(kind, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta})
+
+    async def listed() -> bool:
+        documents = documents_of(codec.decode_obj(await plane.get_raw("/apis")))
+        if not {("example.org", version) for version in DEFINITIONS.values()} <= {*documents}:
+            return False
+        with contextlib.suppress(NotFound):
+            found = [await plane.get_raw(f"/apis/example.org/{version}") for version in DEFINITIONS.values()]
+            return all(f'"{plural}"'.encode() in document for plural, document in zip(DEFINITIONS, found, strict=True))
+        return False
+
+    await until(listed, "clients to find out what the group serves")
 
 
 @pytest.mark.apiserver
@@ -165,21 +216,24 @@ async def test_another_api_server_takes_what_was_exported(
     await plane_client.create(kinds.SECRETS, {"metadata": {"name": "s"}, "stringData": {"word": "a-word"}}, space)
     service = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}], "selector": {"app": "web"}}}
     await plane_client.create(kinds.SERVICES, service, space)
-    await plane_client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
+    await make_own_kinds(plane_client, space)
     folder = tmp_path / "out"
     done = await cli("tenant", "export", name, "--to", str(folder))
     assert done.code == 0, done.err
     assert "Secrets were left out" in done.out
     files = {path.name.partition("-")[2]: path for path in folder.iterdir()}
     assert "secrets.yaml" not in files
+    assert {f"{plural}.example.org.yaml" for plural in DEFINITIONS} <= files.keys()
     assert stat.S_IMODE(files["configmaps.yaml"].stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     written = [obj for path in sorted(folder.iterdir()) for obj in yaml.safe_load_all(path.read_text()) if obj]
     mine = [obj for obj in written if obj["metadata"].get("namespace") == space or obj["metadata"]["name"] == space]
     assert sum(obj["kind"] == "ConfigMap" for obj in mine) == 90
     assert not any(obj["metadata"]["name"] == "kube-root-ca.crt" for obj in written)
-    # In the order in which they were written.
+    # In the order in which they were written; of its own kinds the other server has no definition.
     for obj in mine:
+        if obj["apiVersion"].startswith("example.org/"):
+            continue
         target = kinds.resource_of(obj["apiVersion"], obj["kind"])
         await host_client.apply(target, obj)
     found = await host_client.get(kinds.CONFIG_MAPS, "c7", space)
@@ -253,6 +307,14 @@ async def test_kept_planes_are_listed_and_ended_after_the_name_was_typed(cli: Cl
     assert until in listed.out
     assert (await cli("tenant", "retained", "--end", "no-such-tenant", "--yes")).code == 3
     assert (await cli("tenant", "retained", "--end", name)).code == 2
+    found = await host_client.get(kinds.NAMESPACES, f"bh-{name}")
+    assert found["metadata"]["annotations"][labels.RETAINED_UNTIL] == until
+    # A Tenant that has taken it up since it was shown keeps it.
+    shown = planes([found])[0]
+    with pytest.raises(CliError, match="meanwhile; nothing was changed"):
+        await _mark(host_client, shown | {"identity": "00000000-8888-7777-6666-555555555555"})
+    with pytest.raises(CliError, match="meanwhile; nothing was changed"):
+        await _mark(host_client, shown | {"namespace": f"bh-{name}-gone"})
     found = await host_client.get(kinds.NAMESPACES, f"bh-{name}")
     assert found["metadata"]["annotations"][labels.RETAINED_UNTIL] == until
     ended = await cli("tenant", "retained", "--end", name, "--yes")

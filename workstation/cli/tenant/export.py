@@ -21,8 +21,8 @@ from typing import Any, Final
 import yaml
 
 from bulkhead.api.objects import Obj
-from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import codec
+from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Gone, KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -33,7 +33,16 @@ from workstation.cli.credentials import document as kubeconfigs
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain, told
 from workstation.cli.parsing import Actions
-from workstation.cli.tenant.exported import MOST_KINDS, Kind, clean, in_order, kinds_of, owned
+from workstation.cli.tenant.exported import (
+    MOST_KINDS,
+    Kind,
+    clean,
+    documents_of,
+    in_order,
+    kinds_of,
+    owned,
+    served_elsewhere,
+)
 
 _SECONDS: Final = 60.0
 _ANSWER_LIMIT_BYTES: Final = 64 << 20
@@ -184,7 +193,7 @@ async def _export(request: ExportRequest, folder: Path) -> _Written:
         ) as plane:
             with Progress() as progress:
                 progress.show("reading which kinds the plane serves")
-                listed = in_order(await _kinds(plane, secrets=request.secrets))
+                listed = in_order(await _kinds(plane, written, secrets=request.secrets))
                 for number, kind in enumerate(listed, 1):
                     show = partial(_show, progress, kind)
                     path = folder / f"{number:03}-{kind.name}.yaml"
@@ -196,19 +205,36 @@ def _show(progress: Progress, kind: Kind, count: int) -> None:
     progress.show(f"{kind.name}: {count} objects")
 
 
-async def _kinds(plane: Client, *, secrets: bool) -> list[Kind]:
+async def _kinds(plane: Client, written: _Written, *, secrets: bool) -> list[Kind]:
+    """The kinds to export, each in the first version of its group that serves it; versions that do not answer are unread."""
     found = kinds_of("", "v1", await _read(plane, "/api/v1"), secrets=secrets)
-    groups = mappings(mapping(await _read(plane, "/apis")).get("groups"), MOST_KINDS)
-    for group in groups:
-        name, version = text(group.get("name")), text(mapping(group.get("preferredVersion")).get("version"))
-        if not name.replace(".", "").replace("-", "").isalnum() or not version.isalnum():
-            continue
+    elsewhere = await _elsewhere(plane)
+    documents = documents_of(await _read(plane, "/apis"))
+    known: set[str] = set()
+    for group, version in documents[:MOST_KINDS]:
         try:
-            found += kinds_of(name, version, await _read(plane, f"/apis/{name}/{version}"), secrets=secrets)
-        except KubeError:
-            # An aggregated API that is down has nothing of the tenant's own in etcd.
+            document = await _read(plane, f"/apis/{group}/{version}")
+        except NotFound:
             continue
+        except (KubeError, TimeoutError) as error:
+            if f"{version}.{group}" not in elsewhere:
+                written.unread.append(f"{group}/{version}: {error}")
+            continue
+        fresh = [kind for kind in kinds_of(group, version, document, secrets=secrets) if kind.name not in known]
+        known.update(kind.name for kind in fresh)
+        found += fresh
+    for what, number in (("versions of APIs", len(documents)), ("kinds", len(found))):
+        if number > MOST_KINDS:
+            written.unread.append(f"{number - MOST_KINDS} {what}: only {MOST_KINDS} are read")
     return found[:MOST_KINDS]
+
+
+async def _elsewhere(plane: Client) -> set[str]:
+    """The APIs whose objects another server has: one that is down has nothing in the plane's own store."""
+    try:
+        return served_elsewhere((await plane.list(kinds.API_SERVICES)).items)
+    except (KubeError, TimeoutError):
+        return set()
 
 
 async def _read(plane: Client, path: str) -> Obj:

@@ -33,20 +33,22 @@ _FIRST: Final = (
     "persistentvolumeclaims",
     "services",
 )
-# Of the cluster, of its controllers, or of one moment.
+# Of Kubernetes' own groups: what is of the cluster, of its controllers, or of one moment. A tenant's own kind may be called so.
 _NOT_OWNED: Final = frozenset(
     {
         "apiservices", "bindings", "certificatesigningrequests", "componentstatuses", "controllerrevisions", "csidrivers",
         "csinodes", "csistoragecapacities", "deviceclasses", "endpoints", "endpointslices", "events", "flowschemas",
         "ingressclasses", "ipaddresses", "leases", "leasecandidates", "nodes", "persistentvolumes", "podmetrics", "nodemetrics",
-        "prioritylevelconfigurations", "resourceclaims", "resourceslices", "runtimeclasses", "servicecidrs", "storageclasses",
+        "prioritylevelconfigurations", "resourceslices", "runtimeclasses", "servicecidrs", "storageclasses",
         "volumeattachments", "volumeattributesclasses", "volumesnapshotcontents", "volumesnapshotclasses",
     }
 )  # fmt: skip
 _NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 _PLURAL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _GROUP: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?")
-_VERSION: Final = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
+# Of a custom kind it may be any name: Azure's operator has v1api20200601.
+_VERSION: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_BUILT_IN: Final = frozenset({"", "apps", "autoscaling", "batch", "policy"})
 _ADDED: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "ownerReferences")
 _NOTES: Final = (
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -85,6 +87,26 @@ _GIVEN: Final[Mapping[str, Callable[[Mapping[str, Any], str, str], bool]]] = {
 }
 
 
+def documents_of(apis: Any) -> list[tuple[str, str]]:
+    """Group and version of each discovery document that `/apis` names, of each group the preferred version first.
+
+    Not each version of a group serves all its kinds.
+    """
+    found = []
+    for group in mappings(mapping(apis).get("groups"), MOST_KINDS):
+        name, preferred = text(group.get("name")), text(mapping(group.get("preferredVersion")).get("version"))
+        listed = (text(item.get("version")) for item in mappings(group.get("versions"), MOST_KINDS))
+        versions = dict.fromkeys((preferred, *listed))
+        found += [(name, version) for version in versions if name and _GROUP.fullmatch(name) and _VERSION.fullmatch(version)]
+    return found
+
+
+def served_elsewhere(services: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The APIServices, such as `v1beta1.metrics.k8s.io`, of which another server than the plane's own has the objects."""
+    remote = (service for service in services if mapping(service.get("spec")).get("service"))
+    return {text(mapping(service.get("metadata")).get("name")) for service in remote}
+
+
 def kinds_of(group: str, version: str, document: Any, *, secrets: bool) -> list[Kind]:
     """The kinds of one group and version that are exported, from its discovery document."""
     found = []
@@ -95,7 +117,7 @@ def kinds_of(group: str, version: str, document: Any, *, secrets: bool) -> list[
         verbs = {text(verb) for verb in sequence(listed.get("verbs"))}
         if not _PLURAL.fullmatch(plural) or not kind.isalnum() or not {"list", "create"} <= verbs:
             continue
-        if plural in _NOT_OWNED or (plural == "secrets" and not group and not secrets):
+        if (_is_kubernetes(group) and plural in _NOT_OWNED) or (plural == "secrets" and not group and not secrets):
             continue
         found.append(Kind(Resource(group, version, plural, kind, listed.get("namespaced") is True)))
     return found
@@ -103,11 +125,10 @@ def kinds_of(group: str, version: str, document: Any, *, secrets: bool) -> list[
 
 def in_order(found: Iterable[Kind]) -> list[Kind]:
     """The kinds in the order in which they are applied."""
-    built_in = {"", "apps", "batch", "autoscaling", "policy"}
 
     def rank(kind: Kind) -> tuple[int, int, str]:
         resource = kind.resource
-        ours = resource.group in built_in or resource.group.endswith(".k8s.io")
+        ours = _is_kubernetes(resource.group)
         early = _FIRST.index(resource.plural) if ours and resource.plural in _FIRST else len(_FIRST)
         # Custom objects may need any of the others; bare pods run at once, and need all.
         late = 2 if resource.plural == "pods" and not resource.group else 0 if ours else 1
@@ -126,7 +147,7 @@ def owned(resource: Resource, obj: Mapping[str, Any]) -> bool:
         return False
     if meta.get("deletionTimestamp") or namespace in _NAMESPACES or marks.get("kubernetes.io/bootstrapping"):
         return False
-    given = _GIVEN.get(resource.plural)
+    given = _GIVEN.get(resource.plural) if _is_kubernetes(resource.group) else None
     return given is None or not given(obj, namespace, name)
 
 
@@ -140,9 +161,13 @@ def clean(resource: Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
     body = {key: value for key, value in obj.items() if key not in {"metadata", "status", "apiVersion", "kind"}}
     if "spec" in body:
         body["spec"] = _spec(resource, mapping(body["spec"]))
-    if resource.plural == "serviceaccounts":
+    if resource.plural == "serviceaccounts" and not resource.group:
         body.pop("secrets", None)
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body}
+
+
+def _is_kubernetes(group: str) -> bool:
+    return group in _BUILT_IN or group.endswith(".k8s.io")
 
 
 def _spec(resource: Resource, spec: Mapping[str, Any]) -> dict[str, Any]:
