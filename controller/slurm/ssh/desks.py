@@ -242,7 +242,7 @@ class Desks:
             now=now,
             ends=answer.ends,
         )
-        extra = {"tenant": desk.tenant, "identity": request.identity, "users": list(answer.principals), "serial": serial}
+        extra = {"tenant": desk.tenant, "identity": request.identity, "users": " ".join(answer.principals), "serial": serial}
         _log.info("ssh certificate issued", extra=extra)
         return {names.SSH_CERTIFICATE: made, names.SSH_HOST_KEY: host_key}
 
