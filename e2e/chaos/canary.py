@@ -22,7 +22,7 @@ NAME: Final = "chaos-canary"
 CONTROL_POD: Final = "stay-secret"  # mounts the canary, and writes the control into its log
 # A later run finds an earlier one's tenants with their pods. One whose container ends by itself looks restarted by a fault.
 STAY_SECONDS: Final = 365 * 24 * 3600
-_LOG_BYTES: Final = 4 << 20
+_LOG_BYTES: Final = 16 << 20  # more than a kubelet keeps in one file, which is all that it returns
 _CANARIES: Final[dict[str, str]] = {}
 Text = tuple[str, str, str, bool]  # owner, place, text, whether the control has to be in it
 
