@@ -13,6 +13,7 @@ from workstation.cli.tenant.cause import first_cause
 from workstation.cli.trouble import Trouble, troubles
 
 RUNS = [{"status": {"readyReplicas": 1}}]
+ELSEWHERE = {"metadata": {"namespace": "gpu-cloud"}, "status": {}}
 SINCE = "2026-11-26T10:00:00Z"
 
 
@@ -37,6 +38,8 @@ WAITS = condition("Ready", "False", "WaitingForPlane")
         (tenant(), RUNS, [], "NotReconciled", "has not reconciled", "wait"),
         (tenant(), [], [], "ControllerDown", "no pod of the controller is ready", "bulkhead-system"),
         (tenant(READY | {"observedGeneration": 0}), [], [], "ControllerDown", "no pod", "bulkhead-system"),
+        (tenant(), [ELSEWHERE], [], "ControllerDown", "no pod", "kubectl -n gpu-cloud describe"),
+        (tenant(), [ELSEWHERE, *RUNS], [], "NotReconciled", "has not reconciled", "kubectl -n gpu-cloud logs"),
         # A user who may not read the controller's Deployments learns that, and not that it is down.
         (tenant(), None, [], "ControllerUnknown", "the controller's Deployments could not be read", "ask an admin"),
         (tenant(READY | {"observedGeneration": 0}), None, [], "ControllerUnknown", "not been reconciled", "bulkhead-system"),

@@ -91,6 +91,23 @@ async def test_a_revoked_user_gets_no_certificate_until_that_is_lifted(cli: Cli,
     assert (lifted.code, lifted.out) == (0, f"tenant {tenant}: admin may log in again\n")
     third = await access_of(host_client, tenant)
     assert third == second | {"revokedUsers": ["bob"]}
+    # A typing error lifts nothing, and says so; a name that is given twice is one user.
+    missed = await cli("revoke", tenant, "--lift", "bop")
+    assert (missed.code, missed.out) == (0, "")
+    assert missed.err == f"warning: tenant {tenant}: bop: not revoked before; revoked are: bob\n"
+    await cli("revoke", tenant, "bulkhead:host:eve", "eve", "bob", "--no-wait")
+    assert (await access_of(host_client, tenant))["revokedUsers"] == ["eve", "bob"]
+    mixed = await cli("revoke", tenant, "--lift", "bob", "--lift", "eve", "--lift", "mallory")
+    assert mixed.out == f"tenant {tenant}: bob, eve may log in again\n"
+    assert mixed.err == f"warning: tenant {tenant}: mallory: not revoked before; no user is revoked\n"
+
+
+def test_of_a_plane_of_three_one_member_that_refuses_is_not_all() -> None:
+    plain = {"metadata": {"name": "red"}, "status": {}}
+    of_three = plain | {"status": {"conditions": [{"type": "MembersSpread", "status": "True", "reason": "Spread"}]}}
+    assert revoke._outcome(plain, refused=True) == "tenant red: all earlier certificates are refused"
+    assert "the others do within two minutes" in revoke._outcome(of_three, refused=True)
+    assert revoke._outcome(of_three, refused=False) == revoke._outcome(plain, refused=False)
 
 
 async def test_on_a_terminal_a_revocation_asks_because_it_ends_the_certificates_of_all(

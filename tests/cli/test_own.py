@@ -166,6 +166,17 @@ def test_each_state_of_a_pod_has_its_words(found: dict[str, Any], shown: str) ->
     assert shown in "\n".join(owntext.pod_lines(queued, OwnPod.of(found, (GPU,)), ()))
 
 
+def test_the_newest_warnings_are_shown_and_the_schedulers_are_among_them() -> None:
+    found = OwnPod.of(pod("web", conditions=unscheduled("Unschedulable", "m")), (GPU,))
+    old = [{"type": "Warning", "reason": f"Old{at}", "lastTimestamp": f"2026-01-01T00:00:0{at}Z"} for at in range(7)]
+    new = {"type": "Warning", "reason": "FailedScheduling", "lastTimestamp": None, "eventTime": "2026-01-01T00:01:00.5Z"}
+    normal = {"type": "Normal", "reason": "Pulled", "lastTimestamp": "2026-01-01T00:02:00Z"}
+    lines = owntext.pod_lines(view(), found, [new, normal, *old])
+    assert [line.split(":")[0].strip() for line in lines[-5:]] == ["Old3", "Old4", "Old5", "Old6", "FailedScheduling"]
+    shown = owntext.pod_json(view(), found, [new])["events"]
+    assert shown == [{"reason": "FailedScheduling", "message": "", "lastTimestamp": "2026-01-01T00:01:00.5Z"}]
+
+
 def test_a_user_who_may_not_list_all_pods_still_sees_the_quota() -> None:
     shown = view().with_pods(None)
     lines = owntext.top_lines(shown)

@@ -18,6 +18,10 @@ from bulkhead.kube.errors import ApiError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, finish, reads, start
 from tests.kit.syncerbed import until
+from workstation.cli.arguments import Host, Wait
+from workstation.cli.failures import CliError
+from workstation.cli.tenant.create import CreateRequest, _asked
+from workstation.cli.tenant.delete import kept_for
 from workstation.cli.tenant.description import unlimited
 from workstation.cli.tenant.listing import gpus_in_words
 
@@ -88,7 +92,8 @@ async def test_create_waits_and_shows_what_for(
     await host_client.patch(
         kinds.PODS, "plane-0", {"status": {"containerStatuses": [waiting]}}, names.plane_namespace(name), subresource="status"
     )
-    await controller.say(name, "False", Reason.WAITING_FOR_PLANE, "etcd is starting", type_=ConditionType.PLANE_READY)
+    waits = ("False", Reason.WAITING_FOR_PLANE, "etcd is starting")
+    await controller.says(name, {ConditionType.PLANE_READY: waits, ConditionType.READY: waits})
     pulls = "pod plane-0, container etcd: ImagePullBackOff: no such image"
     said = await reads(process, "PlaneReady: WaitingForPlane: etcd is starting", pulls)
     await controller.say(name, "True", Reason.READY, "fine", endpoint="https://10.112.0.1:443")
@@ -263,6 +268,44 @@ async def test_describe_of_a_refused_tenant_waits_for_no_login(cli: Cli, control
 def test_gpus_in_words(gpus: dict[str, int] | None, words: str) -> None:
     tenant = {"spec": {"quota": {"resources": {GPU: {"nominal": 4}}}}, "status": {"gpus": gpus}}
     assert gpus_in_words(tenant) == words
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"quota": 5}, "quota"),
+        ({"quota": {"resources": []}}, "resources"),
+        ({"quota": {"resources": {GPU: 8}}}, GPU),
+        ({"scheduling": "Slurm"}, "scheduling"),
+        ({"access": [7]}, "access"),
+        ({"access": {"admins": 7}}, "admins"),
+        ({"access": {"admins": "alice"}}, "admins"),
+    ],
+)
+def test_what_an_option_would_replace_in_a_file_without_a_word_is_refused(spec: dict[str, object], field: str) -> None:
+    request = CreateRequest(Host(), "red", "red.yaml", None, "Slurm", {GPU: 4}, ("bob",), Wait())
+    with pytest.raises(CliError, match=f"{field} in the file must be") as refused:
+        _asked(request, {"spec": spec})
+    assert refused.value.code == 2
+    made = _asked(request, {"spec": {"quota": {"resources": {GPU: {"borrowing": 2}}}, "access": {"admins": [{"name": "eve"}]}}})
+    assert made["spec"]["quota"]["resources"] == {GPU: {"borrowing": 2, "nominal": 4}}
+    assert [admin["name"] for admin in made["spec"]["access"]["admins"]] == ["eve", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "kept"),
+    [
+        ({}, {"planeIdentity": "i"}, ""),
+        ({}, {"planeIdentity": "i", "deletion": {"policy": "Delete", "confirm": True}}, ""),
+        ({}, {"planeIdentity": "i", "deletion": {"policy": "Retain", "retainFor": "72h"}}, "72h"),
+        ({"deletionPolicy": "Retain"}, {"planeIdentity": "i", "deletion": {"policy": "Retain", "retainFor": "24h"}}, "24h"),
+        ({"deletionPolicy": "Retain"}, {"planeIdentity": "i"}, "some days"),
+        ({"deletionPolicy": "Retain"}, {}, ""),
+        ({}, {"planeIdentity": "i", "deletion": 7}, ""),
+    ],
+)
+def test_a_plane_that_outlives_its_tenant_is_said_to(spec: dict[str, object], status: dict[str, object], kept: str) -> None:
+    assert kept_for({"spec": spec, "status": status}) == kept
 
 
 async def test_delete_asks_waits_and_is_done(cli: Cli, controller: Controller, host_client: Client, name: str) -> None:

@@ -22,7 +22,9 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, Outcome, finish, start
 from tests.kit.dex import PUBLIC, Dex, running
 from tests.kit.people import Browser
+from workstation.cli.credentials import browser as browsing
 from workstation.cli.credentials import device, provider, token
+from workstation.cli.credentials.arguments import SignIn
 from workstation.cli.failures import CliError
 
 OURS = "bulkhead-red"
@@ -201,6 +203,30 @@ async def test_a_code_outlives_a_provider_that_is_away(
         return
     assert await device.sign_in(ISSUER, endpoints) == {"id_token": "x"}
     assert capsys.readouterr().err.count("trying again until the code expires") == 2, "it is told once each time"
+
+
+async def test_a_renewal_without_an_id_token_ends_in_another_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenID Connect Core, 12.2: the answer to a refresh token might have none."""
+    asked: list[str] = []
+
+    async def discover(_: provider.Issuer) -> provider.Endpoints:
+        return provider.Endpoints(f"{ISSUER.url}/auth", f"{ISSUER.url}/token", "", "openid", proves=True)
+
+    async def post(_issuer: provider.Issuer, _address: str, form: dict[str, str]) -> dict[str, Any]:
+        asked.append(form["grant_type"])
+        return {"access_token": "a", "refresh_token": "r"}
+
+    async def sign_in(*_: object) -> tuple[dict[str, Any], str]:
+        asked.append("browser")
+        claims = {"iss": ISSUER.url, "aud": ISSUER.client, "exp": time.time() + 3600, "nonce": "n"}
+        return {"id_token": f"x.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode()}.x"}, "n"
+
+    monkeypatch.setattr(token, "discover", discover)
+    monkeypatch.setattr(token, "post", post)
+    monkeypatch.setattr(browsing, "sign_in", sign_in)
+    found = await token._next(ISSUER, token.Tokens("old", "refresh", 0.0, 0.0), SignIn(browser=True))
+    assert asked == ["refresh_token", "browser"]
+    assert found.token.startswith("x.")
 
 
 def _enter(dex: Dex, code: str) -> None:

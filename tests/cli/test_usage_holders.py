@@ -111,6 +111,20 @@ async def test_the_page_of_a_tenant_shows_nothing_of_a_former_one(stored: list[P
         page(1, now, FORMER, tally(48, 4, now=now)),
         page(2, now, PRESENT, tally(0, 1, now=now), tally(0, 2, "blue", now)),
     ]
-    found = details.Details(cast(Client, None), cast(Live, SimpleNamespace()))
+    found = details.Details(cast(Client, None), cast(Live, SimpleNamespace(controllers=None)))
     assert [row["used"] for row in (await found.usage({"name": "red"}))["rows"]] == [1.0]
     assert [row["used"] for row in (await found.usage({}))["rows"]] == [4.0, 3.0]
+
+
+async def test_the_page_reads_usage_where_the_controller_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def collect(_: Client, namespace: str, *__: Any) -> tuple[list[Page], list[Any]]:
+        asked.append(namespace)
+        return [], []
+
+    monkeypatch.setattr(usage, "collect", collect)
+    for controllers in ([{"metadata": {"namespace": "gpu-cloud"}}], [], None):
+        live = SimpleNamespace(controllers=controllers)
+        await details.Details(cast(Client, None), cast(Live, live)).usage({})
+    assert asked == ["gpu-cloud", "bulkhead-system", "bulkhead-system"]

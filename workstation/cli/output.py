@@ -144,6 +144,8 @@ def age(stamp: str | None, *, now: datetime | None = None) -> str:
         then = datetime.fromisoformat(str(stamp))
     except ValueError:
         return "-"
+    if then.tzinfo is None:
+        return "-"
     seconds = max(0, int(((now or datetime.now(UTC)) - then).total_seconds()))
     for unit, size, limit in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
         if seconds < limit:

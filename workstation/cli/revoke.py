@@ -22,7 +22,7 @@ from workstation.cli import connection, eventloop
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.credentials import certificate, document
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import Progress
+from workstation.cli.output import Progress, plain
 from workstation.cli.parsing import RAW, Parser
 from workstation.cli.tenant import confirmation
 
@@ -73,7 +73,8 @@ def add_arguments(parser: Parser) -> None:
 def _request(options: argparse.Namespace) -> RevokeRequest:
     if sum(map(bool, (options.users, options.all, options.lift))) != 1:
         raise CliError("one of USER, --all and --lift is required", next_step="bulkhead revoke --help", code=Exit.USAGE)
-    users = tuple(user.removeprefix(names.HOST_USER_PREFIX) for user in options.lift or options.users)
+    named = (user.removeprefix(names.HOST_USER_PREFIX) for user in options.lift or options.users)
+    users = tuple(dict.fromkeys(named))
     return RevokeRequest(host_of(options), options.tenant, users, bool(options.lift), wait_of(options), options.yes)
 
 
@@ -91,20 +92,38 @@ async def _revoke(request: RevokeRequest) -> int:
             warning = f"This ends the certificates of all users of tenant {name}; {_new_ones(users)}"
             confirmation.ask(name, "this ends all certificates", warning, "not revoked")
         before = await _own(client, request.host, tenant) if request.wait.wanted and not lift else None
-        await _write(client, tenant, users, lift=lift)
+        earlier = await _write(client, tenant, users, lift=lift)
     if lift:
-        print(f"tenant {name}: {', '.join(users)} may log in again")
+        _say_lifted(name, users, earlier)
         return Exit.DONE
     certificate.entry_of(request.host, name).clear()
     _check_followed(tenant)
-    if before is None or not await _refused(tenant, before, request.wait.seconds):
-        print(f"tenant {name}: all its certificates are revoked; its API server refuses them within two minutes")
-    else:
-        print(f"tenant {name}: all earlier certificates are refused")
+    print(_outcome(tenant, refused=before is not None and await _refused(tenant, before, request.wait.seconds)))
     if users:
         sys.stderr.write(f"{', '.join(users)} get no new ones; other users' kubectl is refused once, and then gets new ones\n")
         sys.stderr.write("objects that they created remain: check for their ServiceAccount tokens and RoleBindings\n")
     return Exit.DONE
+
+
+def _outcome(tenant: Obj, *, refused: bool) -> str:
+    """What holds once the Tenant was written; `refused`: an API server of its plane was seen to refuse a certificate."""
+    name = document.name_of(tenant)
+    if not refused:
+        return f"tenant {name}: all its certificates are revoked; its API server refuses them within two minutes"
+    if condition_of(tenant, ConditionType.MEMBERS_SPREAD):
+        return f"tenant {name}: an API server of its plane refuses all earlier certificates, the others do within two minutes"
+    return f"tenant {name}: all earlier certificates are refused"
+
+
+def _say_lifted(tenant: str, users: list[str], revoked: list[str]) -> None:
+    """Say which users may log in again, and which names had not been revoked: a typing error leaves another user revoked."""
+    lifted = [user for user in users if user in revoked]
+    if lifted:
+        print(f"tenant {tenant}: {', '.join(lifted)} may log in again")
+    if others := [user for user in users if user not in revoked]:
+        left = [user for user in revoked if user not in lifted]
+        rest = f"revoked are: {', '.join(map(plain, left))}" if left else "no user is revoked"
+        sys.stderr.write(f"warning: tenant {tenant}: {', '.join(map(plain, others))}: not revoked before; {rest}\n")
 
 
 def _new_ones(users: list[str]) -> str:
@@ -135,7 +154,8 @@ async def _own(client: Client, host: Host, tenant: Obj) -> certificate.Certifica
         return None
 
 
-async def _write(client: Client, tenant: Obj, users: list[str], *, lift: bool) -> None:
+async def _write(client: Client, tenant: Obj, users: list[str], *, lift: bool) -> list[str]:
+    """Write the change; the names of the users who were revoked before it."""
     name = document.name_of(tenant)
     for _ in range(_TRIES):
         revoked = [str(user) for user in mapping(mapping(tenant["spec"]).get("access")).get("revokedUsers") or ()]
@@ -152,7 +172,7 @@ async def _write(client: Client, tenant: Obj, users: list[str], *, lift: bool) -
         except Unprocessable as error:
             raise CliError(f"tenant {name}: not revoked: {error}") from error
         else:
-            return
+            return [user.removeprefix(names.HOST_USER_PREFIX) for user in revoked]
     raise CliError(f"tenant {name}: not revoked: other clients change it all the time", next_step="try again")
 
 

@@ -14,12 +14,13 @@ from typing import Final
 
 from bulkhead.api.conditions import ConditionType, Reason, condition_of
 from bulkhead.api.ledger import line_name
+from bulkhead.api.names import SYSTEM_NAMESPACE
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.ledger.model import Snapshot
 from workstation.cli.quotas.summary import Members, is_device
 from workstation.cli.quotas.topmap import where
-from workstation.cli.tenant.cause import CONTROLLER_LOG, Cause, first_cause
+from workstation.cli.tenant.cause import Cause, controller_log, first_cause
 from workstation.console.picture import MAX_TEXT_CHARS, ORDER, Alarm, Level
 
 # A tenant in one of these is on its way or is meant to stand still: nothing is broken.
@@ -102,14 +103,18 @@ def alarms(
     short: Collection[str],
     ends: Mapping[str, Ending],
     now: float,
+    namespace: str = SYSTEM_NAMESPACE,
 ) -> tuple[Alarm, ...]:
-    """All of them, the worst first. `short` are the cohorts whose workloads wait for what others of the cohort have."""
+    """All of them, the worst first. `short` are the cohorts whose workloads wait for what others of the cohort have.
+
+    `namespace` is the controller's.
+    """
     listed = [
         *_controller(found),
         *_tenants(tenants, found),
         *_nodes(snapshot, closed),
         *_exhausted(cohorts, short),
-        *certificates({name: end for name, end in ends.items() if name in tenants}, now),
+        *certificates({name: end for name, end in ends.items() if name in tenants}, now, namespace),
     ]
     return tuple(sorted(listed, key=lambda alarm: ORDER[alarm.level]))
 
@@ -137,7 +142,7 @@ def _tenants(tenants: Mapping[str, Obj], found: Mapping[str, Cause]) -> list[Ala
     ]
 
 
-def certificates(ends: Mapping[str, Ending], now: float) -> list[Alarm]:
+def certificates(ends: Mapping[str, Ending], now: float, namespace: str = SYSTEM_NAMESPACE) -> list[Alarm]:
     """The planes with a certificate that ends soon, the first one first."""
     soon = sorted((end.at, name, end.certificate) for name, end in ends.items() if end.at - now < _SOON_SECONDS)
     if not soon:
@@ -151,7 +156,7 @@ def certificates(ends: Mapping[str, Ending], now: float) -> list[Alarm]:
         at, first, _ = soon[0]
         names = ", ".join(name for _, name, _ in soon[:_MAX_NAMED]) + f" and {len(soon) - _MAX_NAMED} more"
         what = f"certificates of {len(soon)} planes are not being renewed; the first ends {_day(at)} ({first})"
-        log = f"{CONTROLLER_LOG} --tail=-1 | grep -i -e certificate -e clock | tail -20"
+        log = f"{controller_log(namespace)} --tail=-1 | grep -i -e certificate -e clock | tail -20"
         return [Alarm(level(at), "tenants", names, "CertificatesEnd", what, "", log)]
     return [
         Alarm(

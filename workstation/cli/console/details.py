@@ -33,12 +33,11 @@ from workstation.cli.quotas import trial, usage
 from workstation.cli.quotas.hostview import Reading
 from workstation.cli.quotas.usageforms import billed, of_present, told_apart
 from workstation.cli.tenant import waiting
-from workstation.cli.tenant.cause import first_cause
+from workstation.cli.tenant.cause import first_cause, namespace_of
 from workstation.cli.tenant.description import about, event_lines, pod_lines, quota_lines, without_startup
 from workstation.cli.trouble import troubles
 from workstation.console.server import QuestionError
 
-_NAMESPACE: Final = "bulkhead-system"
 _MAX_EVENTS: Final = 30
 _MAX_SNAPSHOTS: Final = 20
 _MAX_CERTIFICATES: Final = 100
@@ -163,7 +162,7 @@ class Details:
         since = now // _DAY_MS * _DAY_MS - (_DAYS - 1) * _DAY_MS
         try:
             async with self._summing:
-                pages, fresh = await usage.collect(self._client, _NAMESPACE, since, now, Reading())
+                pages, fresh = await usage.collect(self._client, namespace_of(self._live.controllers), since, now, Reading())
         except (CliError, KubeError) as error:
             raise QuestionError(str(error)) from error
         days: dict[tuple[str, int], list[int]] = {}

@@ -24,7 +24,7 @@ from workstation.cli.quotas import queued, topmap
 from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.summary import Members, Row, cohorts, is_device, noted_cohorts
 from workstation.cli.quotas.topmap import Block
-from workstation.cli.tenant.cause import Cause
+from workstation.cli.tenant.cause import Cause, namespace_of
 from workstation.console.picture import (
     MAX_TEXT_CHARS,
     ORDER,
@@ -84,7 +84,17 @@ def picture_of(seen: Observed, decisions: Decisions | None = None) -> Picture:
     return Picture(
         at=moment(seen.view.now),
         source=seen.source,
-        alarms=alarms(snapshot, seen.view.tenants, why, seen.closed, found, short=short, ends=seen.ends, now=seen.view.now),
+        alarms=alarms(
+            snapshot,
+            seen.view.tenants,
+            why,
+            seen.closed,
+            found,
+            short=short,
+            ends=seen.ends,
+            now=seen.view.now,
+            namespace=namespace_of(seen.controllers),
+        ),
         tenants=tuple(sorted(tenants, key=lambda row: (ORDER[row.level], row.name))),
         cohorts=tuple(_bars(members) for members in found if members.rows),
         queue=tuple(queue[:MAX_QUEUED]),

@@ -133,6 +133,11 @@ class Live:
             for name, watched in left
         )  # fmt: skip
 
+    @property
+    def controllers(self) -> tuple[Obj, ...] | None:
+        """The Deployments of the controller; None if they cannot be read."""
+        return None if self._controllers.missing else tuple(self._controllers.values())
+
     def observed(self) -> Observed:
         """The host as it is known now."""
         reading = self._reading()
@@ -169,7 +174,7 @@ class Live:
         return Observed(
             View(snapshot, time.time(), {str(item["metadata"]["name"]): item for item in self._tenants.values()}),
             self._source,
-            None if self._controllers.missing else tuple(self._controllers.values()),
+            self.controllers,
             unread=tuple(unread),
             ends=self._ends.tenants,
         )

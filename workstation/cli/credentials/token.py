@@ -1,7 +1,7 @@
 """An ID token for kubectl: from the cache, by refresh token, or by signing in.
 
     a cached, valid token ──> it
-    else refresh token ──> token endpoint ──> cached
+    else refresh token ──> token endpoint ──> cached; without an ID token as if there were no refresh token
     else browser (or device code) ──> the user signs in ──> cached
 
 The API server judges tokens. Here only those claims are checked without which a token is not worth keeping: its audience, its
@@ -27,6 +27,10 @@ _EARLY_SECONDS: Final = 30
 _FRESH_SECONDS: Final = 60
 _TOKEN: Final = 64 * 1024
 _LATEST: Final = 1e11
+
+
+class UnusableTokenError(CliError):
+    """The provider gave no ID token, or one that is not worth keeping."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,8 +84,9 @@ async def _next(issuer: Issuer, kept: Tokens | None, way: SignIn) -> Tokens:
         form = {"grant_type": "refresh_token", "refresh_token": kept.refresh, "scope": endpoints.scope}
         try:
             return _read(issuer, await post(issuer, endpoints.token, form), refresh=kept.refresh)
-        except SignInRefusedError:
-            pass  # it was withdrawn or has expired: the user signs in again
+        except (SignInRefusedError, UnusableTokenError):
+            # It was withdrawn or has expired, or brings no ID token, which is left to providers (OpenID Connect Core, 12.2).
+            pass
     if _by_device(issuer, endpoints, way):
         return _read(issuer, await device.sign_in(issuer, endpoints))
     answer, nonce = await browser.sign_in(issuer, endpoints, way.redirect_port)
@@ -113,7 +118,7 @@ def _read(issuer: Issuer, answer: dict[str, Any], *, nonce: str = "", refresh: s
     elif ends <= time.time():
         trouble = "an expired token; compare the clocks"
     if trouble or not isinstance(ends, int | float):
-        raise CliError(f"{issuer.url} gave {trouble}", next_step="ask the provider's admins; nothing was kept")
+        raise UnusableTokenError(f"{issuer.url} gave {trouble}", next_step="ask the provider's admins; nothing was kept")
     renewed = answer.get("refresh_token")
     return Tokens(str(token), renewed if isinstance(renewed, str) else refresh, time.time(), float(ends))
 

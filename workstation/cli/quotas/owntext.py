@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from bulkhead.api import podresources
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.eventtimes import last_seen
 from bulkhead.api.ledger import Place, line_name, moment, seconds
 from bulkhead.api.names import SLURM_NAMESPACE
 from bulkhead.api.objects import Obj
@@ -301,7 +302,7 @@ def pod_json(view: OwnView, pod: OwnPod, events: Iterable[Obj]) -> dict[str, Any
         "kept": pod.kept[:_LONGEST],
         "quota": [asdict(line) | {"unit": unit_of(line.resource)} for line in view.own.lines if line.resource in pod.asks],
         "events": [
-            {part: text(event.get(part))[:_LONGEST] for part in ("reason", "message", "lastTimestamp")}
+            {part: text(event.get(part))[:_LONGEST] for part in ("reason", "message")} | {"lastTimestamp": last_seen(event)}
             for event in _told(events)
         ],
     }
@@ -337,7 +338,7 @@ def _state(view: OwnView, pod: OwnPod) -> Iterator[str]:
 def _told(events: Iterable[Obj]) -> list[Obj]:
     """The newest warnings, the newest last."""
     warnings = [event for event in events if event.get("type") == "Warning"]
-    return sorted(warnings, key=lambda event: text(event.get("lastTimestamp")))[-_SHOWN_EVENTS:]
+    return sorted(warnings, key=last_seen)[-_SHOWN_EVENTS:]
 
 
 def _pod(view: OwnView, pod: OwnPod) -> dict[str, Any]:

@@ -37,8 +37,6 @@ _EXPLAINS_PODS: Final = frozenset(
         Reason.RECOVERING,
     }
 )
-# Of each pod: `deploy/…` would show one of the two, which is often not the one that leads.
-CONTROLLER_LOG: Final = f"kubectl -n {SYSTEM_NAMESPACE} logs -l app.kubernetes.io/component=controller --prefix"
 _STEPS: Final[Mapping[str, str]] = {
     Reason.UNKNOWN_CLASS: "create the class again, or name another one: kubectl get tenantclasses; kubectl edit tenant {name}",
     Reason.QUORUM_LOST: "bring the pods back with their volumes; what each member has: bulkhead tenant recover {name}",
@@ -80,6 +78,17 @@ _WAITS_UNSEEN: Final = Cause(
 )
 
 
+def namespace_of(controllers: Sequence[Obj] | None) -> str:
+    """The namespace in which the controller is installed; the usual one if its Deployments are not known."""
+    found = (text(mapping(item.get("metadata")).get("namespace")) for item in controllers or ())
+    return next((name for name in found if name), SYSTEM_NAMESPACE)
+
+
+def controller_log(namespace: str) -> str:
+    """Prints the log of each of its pods: `deploy/…` would show one of the two, which is often not the one that leads."""
+    return f"kubectl -n {namespace} logs -l app.kubernetes.io/component=controller --prefix"
+
+
 def first_cause(tenant: Obj, controllers: Sequence[Obj] | None, found: Iterable[Trouble]) -> Cause:
     """The first cause. `controllers` are the Deployments of the controller, `found` the troubles of the plane's pods.
 
@@ -114,10 +123,10 @@ def _still(tenant: Obj, controllers: Sequence[Obj] | None) -> Cause | None:
     # Without a Deployment, only a spec that waits tells that none runs.
     if (controllers and not running) or (not reconciled and not running):
         what = "no pod of the controller is ready, so nothing that is changed takes effect; what runs goes on"
-        return Cause(False, what, None, "ControllerDown", "kubectl -n bulkhead-system describe pods")
+        return Cause(False, what, None, "ControllerDown", f"kubectl -n {namespace_of(controllers)} describe pods")
     if reconciled:
         return None
-    step = f"wait some seconds; then: {CONTROLLER_LOG} --tail=50"
+    step = f"wait some seconds; then: {controller_log(namespace_of(controllers))} --tail=50"
     return Cause(False, "the controller runs and has not reconciled this spec yet", None, "NotReconciled", step)
 
 

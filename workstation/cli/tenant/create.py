@@ -15,7 +15,6 @@ from typing import Any
 
 from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
-from bulkhead.api.untrusted import mapping
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -267,7 +266,10 @@ def _asked(request: CreateRequest, tenant: Mapping[str, Any]) -> Obj:
         spec["quota"] = quota | {"resources": resources | named}
     if request.admins:
         access = _section(spec, "access")
-        spec["access"] = access | {"admins": [*(access.get("admins") or ()), *map(_admin, request.admins)]}
+        there = access.get("admins") or []
+        if not isinstance(there, list):
+            raise CliError(f"admins in the file must be a list, not {there!r:.60}", code=Exit.USAGE)
+        spec["access"] = access | {"admins": [*there, *map(_admin, request.admins)]}
     return (
         {"apiVersion": names.API_VERSION, "kind": "Tenant"}
         | dict(tenant)
@@ -276,7 +278,11 @@ def _asked(request: CreateRequest, tenant: Mapping[str, Any]) -> Obj:
 
 
 def _section(value: Mapping[str, Any], field: str) -> dict[str, Any]:
-    return dict(mapping(value.get(field)))
+    """A part of the file that an option adds to; other values than objects are not overridden silently."""
+    found = value.get(field)
+    if found is not None and not isinstance(found, dict):
+        raise CliError(f"{field} in the file must be an object, not {found!r:.60}", code=Exit.USAGE)
+    return dict(found or {})
 
 
 def _admin(text: str) -> dict[str, str]:

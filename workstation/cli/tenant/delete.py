@@ -8,7 +8,7 @@ from typing import Final
 
 from bulkhead.api.labels import CONFIRM
 from bulkhead.api.objects import Obj
-from bulkhead.api.untrusted import mapping
+from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Forbidden, NotFound
@@ -41,7 +41,8 @@ def add_delete(actions: Actions) -> None:
     parser = actions.add_parser(
         "delete",
         help="delete a tenant and everything in it",
-        description="Delete a tenant with its plane, its data and its pods. This cannot be undone.",
+        description="Delete a tenant with its plane, its data and its pods. This cannot be undone, unless its class keeps the "
+        "planes of deleted tenants for a while.",
     )
     parser.shows(
         "bulkhead tenant delete red                           asks for its name",
@@ -74,21 +75,41 @@ async def _delete(request: DeleteRequest) -> int:
     name = request.name
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, name)
+        kept = kept_for(tenant)
         if not request.confirmed:
-            warning = f"This deletes tenant {name} with its API server, its data and its pods"
-            confirmation.ask(name, "deleting it destroys all its data", warning, "not deleted")
+            cost, warning = _cost(name, kept)
+            confirmation.ask(name, cost, warning, "not deleted")
         uid = str(tenant["metadata"]["uid"])
         if await _asks(client, tenant):
             # Typing the name, or --yes, is the confirmation that its class asks for.
             await client.patch(kinds.TENANTS, name, {"metadata": {"uid": uid, "annotations": {CONFIRM: uid}}})
         await _let_go(client, name, uid)
         if not request.wait.wanted:
-            print(f"tenant {name} is being deleted")
+            print(f"tenant {name} is being deleted{_left(kept)}")
             return Exit.DONE
         with Progress() as progress:
             await waiting.until_gone(client, name, uid, seconds=request.wait.seconds, progress=progress)
-    print(f"tenant {name} deleted")
+    print(f"tenant {name} deleted{_left(kept)}")
     return Exit.DONE
+
+
+def kept_for(tenant: Obj) -> str:
+    """For how long the plane outlives its Tenant, such as 72h; empty if it does not, or if there is none."""
+    status = mapping(tenant.get("status"))
+    rule = mapping(status.get("deletion"))
+    asks = "Retain" in {rule.get("policy"), mapping(tenant.get("spec")).get("deletionPolicy")}
+    return text(rule.get("retainFor")) or "some days" if asks and status.get("planeIdentity") else ""
+
+
+def _cost(name: str, kept: str) -> tuple[str, str]:
+    """What a deletion costs: for an error, and as a question."""
+    if kept:
+        return "deleting it ends its pods", f"This deletes tenant {name} with its pods; its plane is kept for {kept}"
+    return "deleting it destroys all its data", f"This deletes tenant {name} with its API server, its data and its pods"
+
+
+def _left(kept: str) -> str:
+    return f"; its plane is kept for {kept}: bulkhead tenant retained" if kept else ""
 
 
 async def _let_go(client: Client, name: str, uid: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bulkhead.api import accelerators, labels, podresources
+from bulkhead.api.eventtimes import last_seen
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_ready, placed_on
 from workstation.cli.trouble import Trouble
@@ -91,12 +92,12 @@ def pod_lines(pods: Iterable[Obj]) -> Iterator[PodLine]:
 def event_lines(events: Sequence[Obj]) -> list[EventLine]:
     """Events by their latest occurrence, the newest last; repeated events once."""
     latest: dict[tuple[str, str, str, str], str] = {}
-    for event in sorted(events, key=_when):
+    for event in sorted(events, key=last_seen):
         subject = event.get("involvedObject") or {}
         name = f"{str(subject.get('kind') or '').lower()}/{subject.get('name')}"
         key = (str(event.get("type")), str(event.get("reason")), name, str(event.get("message") or ""))
         latest.pop(key, None)  # a repeated event moves to the end
-        latest[key] = _when(event)
+        latest[key] = last_seen(event)
     return [EventLine(when, *key) for key, when in latest.items()]
 
 
@@ -119,12 +120,6 @@ def _is_startup(event: Obj) -> bool:
 
 def _subject_uid(event: Obj) -> str:
     return str((event.get("involvedObject") or {}).get("uid") or "")
-
-
-def _when(event: Obj) -> str:
-    series = event.get("series") or {}
-    moments = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return str(next((moment for moment in moments if moment), event["metadata"].get("creationTimestamp") or ""))
 
 
 def gpus_asked(pod: Obj) -> int | None:

@@ -12,6 +12,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, NotFound
 from workstation.cli import connection, eventloop, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
@@ -79,10 +80,28 @@ async def _end(client: Client, found: Iterable[dict[str, str]], request: Retaine
     if not request.confirmed:
         warning = f"This ends the plane {plane['identity']} that is kept of tenant {name}, with its data and its keys"
         confirmation.ask(name, "ending its retained plane destroys all its data", warning, "not ended")
-    body = {"metadata": {"annotations": {labels.RETAINED_UNTIL: timestamp(datetime.now(UTC))}}}
-    await client.patch(kinds.NAMESPACES, plane["namespace"], body)
+    await _mark(client, plane)
     print(f"the retained plane {plane['identity']} of tenant {name} ends; see it go: kubectl get ns {plane['namespace']}")
     return Exit.DONE
+
+
+async def _mark(client: Client, plane: dict[str, str]) -> None:
+    """Let the plane end now, if it is still the one that was shown: a Tenant may have taken it up meanwhile."""
+    changed = CliError(
+        f"the plane {plane['identity']} of tenant {plane['tenant']} was taken up, or has ended, meanwhile; nothing was changed",
+        next_step="look again: bulkhead tenant retained",
+    )
+    try:
+        found = await client.get(kinds.NAMESPACES, plane["namespace"])
+        if plane["identity"] not in {row["identity"] for row in planes([found])}:
+            raise changed
+        version = text(mapping(found.get("metadata")).get("resourceVersion"))
+        note = {labels.RETAINED_UNTIL: timestamp(datetime.now(UTC))}
+        await client.patch(
+            kinds.NAMESPACES, plane["namespace"], {"metadata": {"resourceVersion": version, "annotations": note}}
+        )
+    except (NotFound, Conflict) as error:
+        raise changed from error
 
 
 def planes(namespaces: Iterable[Obj]) -> list[dict[str, str]]:
