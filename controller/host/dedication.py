@@ -275,9 +275,16 @@ class Dedication:
             seen[store, Key("", name)] = store.body(Key("", name))
             return store.get(Key("", name))
 
-        offers = Offers(partial(looked_up, classes), partial(looked_up, cohorts), lambda _: accepted)
-        found = claimed(tenant, offers, self._settings, now)
         meta, until = section_of(tenant, "metadata"), section_of(tenant, "spec").get("pausedUntil")
+        looked = (str(meta.get("uid") or ""), int(meta.get("generation") or 0))
+        offers = Offers(partial(looked_up, classes), partial(looked_up, cohorts), lambda _: accepted)
+        try:
+            found = claimed(tenant, offers, self._settings, now)
+        except Exception:  # noqa: BLE001 -- logged with its trace; one Tenant may not stop the dedication of nodes to the others
+            # Without a claim its nodes would be given back; this one keeps what it has, and nothing is reported of it.
+            name, looked = str(meta.get("name")), ("", 0)
+            _log.exception("a claim of nodes cannot be computed", extra={"tenant": name})
+            found = Claimed(Claim(name, str(meta.get("creationTimestamp") or ""), active=False))
         ends = moment_of(until)
         return _Judged(
             tenant=body,
@@ -286,7 +293,7 @@ class Dedication:
             pause_ends=ends,
             paused=bool(until) and (ends is None or now < ends),
             claimed=found,
-            looked=(str(meta.get("uid") or ""), int(meta.get("generation") or 0)),
+            looked=looked,
         )
 
     def _publish(

@@ -237,6 +237,26 @@ async def test_what_is_reported_of_a_tenant_has_no_other_judged_again(host: Host
             await host.client.delete(TENANTS, name)
 
 
+async def test_a_tenant_that_cannot_be_judged_keeps_its_nodes_and_stops_no_other(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leading(host.leader()):
+        await host.ask(host.red, number="0")
+        await host.bears((host.red, host.red), (None, None))
+    claim_of = dedication.claim_of
+
+    def broken(tenant: Obj, *others: Any) -> Any:
+        if tenant["metadata"]["name"] == host.red:
+            raise ZeroDivisionError
+        return claim_of(tenant, *others)
+
+    monkeypatch.setattr(dedication, "claim_of", broken)
+    async with leading(host.leader()) as leader:
+        await host.ask(host.blue, number="1")
+        await host.bears((host.red, host.red), (host.blue, host.blue))
+        assert leader.finding(await host.client.get(TENANTS, host.red)) is None
+
+
 def test_a_pause_that_ends_is_judged_again() -> None:
     ends, classes = datetime(2026, 6, 1, 13, tzinfo=UTC), SimpleNamespace(body={Key("", "c"): b"c"}.get)
     seen = ((classes, Key("", "c"), b"c"),)
