@@ -26,7 +26,11 @@ _AT_ONCE = 10  # trials on a kept server before it is asked whether it is still 
 def main(arguments: Sequence[str]) -> int:
     """Try the mutants that are asked for, print what was found."""
     asked = _parser().parse_args(arguments)
-    chosen = [each for each in catalogue.mutants() if _is_chosen(each, asked)]
+    every = catalogue.mutants()
+    chosen = [each for each in every if _is_chosen(each, asked)]
+    if nothing := _fits_nothing(every, chosen, asked):
+        _say(nothing)
+        return 2
     if asked.list:
         _say("\n".join(f"{each.id:<48} {each.cost:<11} {each.rule}" for each in chosen))
         return 0
@@ -95,6 +99,15 @@ def _is_chosen(mutant: Mutant, asked: argparse.Namespace) -> bool:
         and asked.suite in " ".join(mutant.suite)
         and asked.cost in (None, mutant.cost)
     )
+
+
+def _fits_nothing(every: Sequence[Mutant], chosen: Sequence[Mutant], asked: argparse.Namespace) -> str:
+    """What of the choice fits no mutant: such a run would try less than it was asked to, and be green."""
+    ids, areas = {each.id for each in every}, {each.area for each in every}
+    unknown = [*(key for key in asked.id if key not in ids), *(area for area in asked.area if area not in areas)]
+    if unknown:
+        return f"there is no mutant of {', '.join(unknown)}; an id has its area, such as {min(ids)}: --list prints them"
+    return "" if chosen else "no mutant fits all that was chosen: --list prints them"
 
 
 class _Trials:

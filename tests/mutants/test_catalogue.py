@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import catalogue
+from tests.mutants.__main__ import main
 from tests.mutants.catalogue import ROOT, DoesNotApplyError, Mutant, changed
 
 MUTANTS = catalogue.mutants()
@@ -68,3 +69,10 @@ def test_a_mutant_is_put_into_a_copy(tmp_path: Path) -> None:
     one = Mutant("area/one", "a rule", "pure", ("tests",), (), "a.py", "x = b", "x = c")
     assert catalogue.put(one, tmp_path) == [Path("a.py")]
     assert (tmp_path / "a.py").read_text() == "x = c\n"
+
+
+@pytest.mark.parametrize("chosen", [["--id", "odd-pause"], ["--area", "nowhere"], ["--suite", "nowhere"]])
+def test_a_choice_that_fits_no_mutant_is_red(chosen: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main([*chosen, "--results", str(tmp_path / "found.json")]) == 2
+    assert "there is no mutant of" in (said := capsys.readouterr().out) or "no mutant fits" in said
+    assert not list(tmp_path.iterdir())
