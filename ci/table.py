@@ -32,6 +32,18 @@ def not_run(suites: Sequence[Suite], reasons: Mapping[str, str]) -> str:
     return "not run:\n" + _columns([(f"  {suite.name}", reasons[suite.name], " ".join(suite.command)) for suite in suites])
 
 
+def touched(suites: Iterable[Suite], seconds: Mapping[str, float], record: Record) -> str:
+    """The suites that a change touches, which `seconds` names: how each ended last, how long it may take, how to run it."""
+    rows = [("suite", "last result", "commit", "takes", "command")]
+    for suite in suites:
+        if suite.name not in seconds:
+            continue
+        past = record.get(suite.name)
+        ended = ("never run", "") if past is None else (past.last.result.value, past.last.commit[:10])
+        rows.append((suite.name, *ended, minutes(seconds[suite.name]), " ".join(suite.command)))
+    return _columns(rows) if len(rows) > 1 else "the change touches no suite beyond the fixed part"
+
+
 def _columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
     return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ci import catalogue, plan
+from ci import catalogue, plan, table
 from ci.catalogue import Host, Suite
 from ci.record import Past, Result, Run
 
@@ -46,6 +46,17 @@ def past(*runs: Run) -> Past:
 )
 def test_a_change_wants_what_it_touches_and_without_a_base_all(changed: list[str] | None, wanted: dict[str, list[str]]) -> None:
     assert plan.wanted(OURS, changed) == wanted
+
+
+def test_what_a_change_touches_is_shown_with_its_command_and_how_it_ended_last() -> None:
+    record = {"nodes": past(ran("passed", 1, 90.0), ran("failed", 2, commit="0123456789abcdef"))}
+    seconds = {suite.name: plan.expected(suite, record) for suite in (PURE, NODES)}
+    assert table.touched(OURS.others, seconds, record).splitlines() == [
+        "suite  last result  commit      takes       command",
+        "pure   never run                5 min 00 s  make pure",
+        "nodes  failed       0123456789  90 s        make nodes",
+    ]
+    assert table.touched(OURS.others, {}, record) == "the change touches no suite beyond the fixed part"
 
 
 PARTED = catalogue.parse("""

@@ -102,8 +102,8 @@ def _is_chosen(mutant: Mutant, asked: argparse.Namespace) -> bool:
 
 
 def _fits_nothing(every: Sequence[Mutant], chosen: Sequence[Mutant], asked: argparse.Namespace) -> str:
-    """What of the choice fits no mutant: such a run would try less than it was asked to, and be green."""
-    ids, areas = {each.id for each in every}, {each.area for each in every}
+    """The part of the choice that fits no mutant: such a run would try less than it was asked to, and be green."""
+    ids, areas = {mutant.id for mutant in every}, {mutant.area for mutant in every}
     unknown = [*(key for key in asked.id if key not in ids), *(area for area in asked.area if area not in areas)]
     if unknown:
         return f"there is no mutant of {', '.join(unknown)}; an id has its area, such as {min(ids)}: --list prints them"

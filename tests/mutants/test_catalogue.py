@@ -74,5 +74,6 @@ def test_a_mutant_is_put_into_a_copy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("chosen", [["--id", "odd-pause"], ["--area", "nowhere"], ["--suite", "nowhere"]])
 def test_a_choice_that_fits_no_mutant_is_red(chosen: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main([*chosen, "--results", str(tmp_path / "found.json")]) == 2
-    assert "there is no mutant of" in (said := capsys.readouterr().out) or "no mutant fits" in said
+    printed = capsys.readouterr().out
+    assert "there is no mutant of" in printed or "no mutant fits" in printed
     assert not list(tmp_path.iterdir())
