@@ -28,8 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
     every = catalogue.mutants()
     chosen = [each for each in every if _is_chosen(each, asked)]
-    if nothing := _fits_nothing(every, chosen, asked):
-        _say(nothing)
+    if error := _wrong_choice(every, chosen, asked):
+        _say(error)
         return 2
     if asked.list:
         _say("\n".join(f"{each.id:<48} {each.cost:<11} {each.rule}" for each in chosen))
@@ -101,13 +101,13 @@ def _is_chosen(mutant: Mutant, asked: argparse.Namespace) -> bool:
     )
 
 
-def _fits_nothing(every: Sequence[Mutant], chosen: Sequence[Mutant], asked: argparse.Namespace) -> str:
-    """The part of the choice that fits no mutant: such a run would try less than it was asked to, and be green."""
+def _wrong_choice(every: Sequence[Mutant], chosen: Sequence[Mutant], asked: argparse.Namespace) -> str:
+    """The error for options that choose no mutant; empty if they do. Such a run would try less than it should, and pass."""
     ids, areas = {mutant.id for mutant in every}, {mutant.area for mutant in every}
     unknown = [*(key for key in asked.id if key not in ids), *(area for area in asked.area if area not in areas)]
     if unknown:
-        return f"there is no mutant of {', '.join(unknown)}; an id has its area, such as {min(ids)}: --list prints them"
-    return "" if chosen else "no mutant fits all that was chosen: --list prints them"
+        return f"unknown: {', '.join(unknown)}; write an id with its area, such as {min(ids)}; --list prints all of them"
+    return "" if chosen else "these options choose no mutant; --list prints all of them"
 
 
 class _Trials:

@@ -71,9 +71,17 @@ def test_a_mutant_is_put_into_a_copy(tmp_path: Path) -> None:
     assert (tmp_path / "a.py").read_text() == "x = c\n"
 
 
-@pytest.mark.parametrize("chosen", [["--id", "odd-pause"], ["--area", "nowhere"], ["--suite", "nowhere"]])
-def test_a_choice_that_fits_no_mutant_is_red(chosen: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "error"),
+    [
+        (["--id", "odd-pause"], "unknown: odd-pause; write an id with its area"),
+        (["--area", "nowhere"], "unknown: nowhere; write an id with its area"),
+        (["--suite", "nowhere"], "these options choose no mutant"),
+    ],
+)
+def test_options_that_choose_no_mutant_are_an_error(
+    chosen: list[str], error: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main([*chosen, "--results", str(tmp_path / "found.json")]) == 2
-    printed = capsys.readouterr().out
-    assert "there is no mutant of" in printed or "no mutant fits" in printed
+    assert error in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

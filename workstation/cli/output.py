@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from bulkhead.api.moments import moment_of
+
 _LINE_LIMIT = 400
 _LAST_AT_LEAST = 24
 _NARROW = 80
@@ -140,11 +142,8 @@ def document(value: Any, form: str) -> None:
 
 def age(stamp: str | None, *, now: datetime | None = None) -> str:
     """How long ago a timestamp of the API was, in one or two units, as kubectl prints it."""
-    try:
-        then = datetime.fromisoformat(str(stamp))
-    except ValueError:
-        return "-"
-    if then.tzinfo is None:
+    then = moment_of(stamp)
+    if then is None:
         return "-"
     seconds = max(0, int(((now or datetime.now(UTC)) - then).total_seconds()))
     for unit, size, limit in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
