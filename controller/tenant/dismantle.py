@@ -5,7 +5,7 @@ It touches only namespaces with this tenant's label. The tenant's two namespaces
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
@@ -21,8 +21,9 @@ from controller.plane.exposure import is_way
 from controller.tenant.observe import owned_by
 
 _log = logging.getLogger(__name__)
+# A look is a dozen requests. While a tenant only waits, looks come ever less often; a change of its objects causes one at once.
 _AGAIN = 0.25
-_AGAIN_SLOW = 1.0
+_AGAIN_WAITING_MOST = 2.0
 _AGAIN_BLOCKED = 5.0
 _NAMED = 3
 _WORKLOAD_GRACE_SECONDS = 10
@@ -39,13 +40,22 @@ class Progress:
     again: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """What a tenant's last look waited for, and after how many seconds the next look was due."""
+
+    message: str
+    objects: tuple[str, ...]
+    again: float = _AGAIN
+
+
 class Dismantler:
     """Tears tenants down through one client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._slots = asyncio.Semaphore(_PARALLEL)
-        self._logged: dict[str, str] = {}
+        self._waits: dict[str, _Wait] = {}
 
     async def step(self, tenant: Obj, *, blocked: bool = False, kept: Kept | None = None) -> Progress:
         """List what is left, and make the next calls. If the teardown is `blocked`, the message says by what if possible.
@@ -55,7 +65,7 @@ class Dismantler:
         left = await self._left(tenant, kept)
         upcoming = teardown.next_step(left)
         if upcoming.step is Step.FINALIZER:
-            self._logged.pop(str(tenant["metadata"]["name"]), None)
+            self._waits.pop(str(tenant["metadata"]["name"]), None)
             return Progress(True, "nothing is left", 0)
         await asyncio.gather(*(self._do(action, left.kept) for action in upcoming.actions))
         some = ", ".join(upcoming.waiting_for[:_NAMED])
@@ -64,11 +74,11 @@ class Dismantler:
         if blocked and upcoming.step is Step.CLUSTER_SCOPED:
             message += await self._held_by_others(tenant)
         name = str(tenant["metadata"]["name"])
-        if self._logged.get(name) != message:
-            self._logged[name] = message
+        before = self._waits.get(name)
+        if before is None or before.message != message:
             _log.info(message, extra={"tenant": name})
-        again = _AGAIN if upcoming.actions or len(upcoming.waiting_for) < 20 else _AGAIN_SLOW
-        return Progress(False, message, _AGAIN_BLOCKED if blocked else again)
+        wait = self._waits[name] = _next_wait(before, _Wait(message, upcoming.waiting_for), acted=bool(upcoming.actions))
+        return Progress(False, message, _AGAIN_BLOCKED if blocked else wait.again)
 
     async def _held_by_others(self, tenant: Obj) -> str:
         """Services of the host that have an address of the tenant's slice: the slice stays for as long as they do.
@@ -168,6 +178,13 @@ class Dismantler:
             except (NotFound, Conflict):
                 # The object is gone or has been replaced by another of that name; the next step finds out.
                 return
+
+
+def _next_wait(before: _Wait | None, now: _Wait, *, acted: bool) -> _Wait:
+    """The present wait: twice as long as the one before, if nothing was done and nothing has gone meanwhile."""
+    if acted or before is None or before.objects != now.objects:
+        return now
+    return replace(now, again=min(2 * before.again, _AGAIN_WAITING_MOST))
 
 
 def _grace(resource: Resource, meta: Obj) -> int | None:

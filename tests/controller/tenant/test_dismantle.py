@@ -1,4 +1,4 @@
-"""A teardown that cannot go on says by whose doing, and is not tried four times a second meanwhile."""
+"""A teardown that only waits looks ever less often, and one that cannot go on says by whose doing."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,11 +11,11 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.kube.resources import Resource
 from controller.tenant.dismantle import Dismantler
 
-TENANT = {
+TENANT: dict[str, Any] = {
     "metadata": {"name": "red", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"},
     "status": {"serviceSlice": "10.112.4.0/22"},
 }
-SLICE = {
+SLICE: dict[str, Any] = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "ServiceCIDR",
     "metadata": {"name": "bh-red", "uid": "s", "deletionTimestamp": "2026-01-01T00:00:00Z"},
@@ -97,3 +97,50 @@ async def test_the_slice_of_a_plane_that_is_kept_for_another_tenant_of_the_name_
         host.namespaces = {"bh-red": {"metadata": meta}}
     found = await Dismantler(cast("Any", host)).step(TENANT)
     assert (found.done, host.deleted) == ((True, []) if kept else (False, ["ServiceCIDR bh-red"]))
+
+
+def _going(*addresses: str) -> list[Any]:
+    return [SLICE | {"metadata": SLICE["metadata"] | {"name": name}} for name in addresses]
+
+
+async def test_the_less_a_tenant_changes_the_later_the_next_look_comes() -> None:
+    """A look is a dozen requests: a hundred tenants that wait for the host to forget their slices make few of them."""
+    dismantler = Dismantler(cast("Any", Host()))
+    waits = [(await dismantler.step(TENANT)).again for _ in range(6)]
+    assert waits == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
+    # Another tenant, or another life of this one, has waits of its own.
+    other = TENANT | {"metadata": TENANT["metadata"] | {"name": "blue"}}
+    assert (await dismantler.step(other)).again == 0.25
+
+
+@pytest.mark.parametrize("acts", [True, False])
+async def test_what_goes_on_is_looked_at_soon(acts: bool) -> None:
+    host = Host()
+    dismantler, left = Dismantler(cast("Any", host)), _going("one", "two")
+
+    async def listed(kind: Resource, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(items=left if kind is kinds.SERVICE_CIDRS else [])
+
+    host.list_metadata = listed  # type: ignore[method-assign]
+    assert [(await dismantler.step(TENANT)).again for _ in range(4)][-1] == 2.0
+    if acts:
+        left.append(SLICE | {"metadata": {"name": "three", "uid": "t"}})
+    else:
+        left.pop()
+    assert (await dismantler.step(TENANT)).again == 0.25
+    assert host.deleted == (["ServiceCIDR three"] if acts else [])
+
+
+async def test_a_teardown_that_has_ended_leaves_no_wait_behind() -> None:
+    host = Host()
+    dismantler = Dismantler(cast("Any", host))
+    assert [(await dismantler.step(TENANT)).again for _ in range(3)][-1] == 1.0
+    listed = host.list_metadata
+
+    async def nothing(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(items=[])
+
+    host.list_metadata = nothing  # type: ignore[method-assign]
+    assert (await dismantler.step(TENANT)).done
+    host.list_metadata = listed  # type: ignore[method-assign]
+    assert (await dismantler.step(TENANT)).again == 0.25
