@@ -164,10 +164,14 @@ def wait_gone(host: Api, name: str, *, seconds: float = 120.0) -> None:
 
 
 def leftovers(host: Api, name: str) -> list[str]:
-    """What still exists on the host for this tenant."""
+    """What still exists on the host for this tenant.
+
+    While the Tenant itself is there, nothing else is looked for: it goes last, and its condition says what it waits for.
+    """
+    tenant = host.find("Tenant", name)
+    if tenant is not None:
+        return [f"Tenant {name}: {conditions(tenant).get('Ready', {}).get('message', 'no conditions yet')}"]
     rest = []
-    if host.find("Tenant", name) is not None:
-        rest.append(f"Tenant {name}")
     namespaces = (names.plane_namespace(name), names.work_namespace(name))
     rest += [f"Namespace {space}" for space in namespaces if host.find("Namespace", space) is not None]
     selector = f"bulkhead.dev/tenant={name}"

@@ -7,6 +7,8 @@ from e2e.api import Api, ApiError, Obj
 from e2e.poll import until
 from e2e.tenants import Tenant
 
+MANY = 60  # containers of the largest pod
+
 
 def test_an_unsatisfiable_change_leaves_a_running_tenant_alone(host: Api, alice: Tenant) -> None:
     before = host.get("Pod", "plane-0", alice.plane)["metadata"]["uid"]
@@ -36,6 +38,8 @@ def test_a_namespace_of_another_owner_is_never_adopted(host: Api, fresh_name: st
 def odd_pods() -> list[Obj]:
     """Pods that only an attacker would write."""
     container = {"name": "main", "image": workloads.BUSYBOX, "command": ["sleep", "60"]}
+    # Its status grows as large as if it ran, but a node needs two minutes to kill sixty containers that do run.
+    never = container | {"image": "docker.io/library/none:1", "imagePullPolicy": "Never"}
 
     def made(name: str, **spec: Any) -> Obj:
         body = {"containers": [container], **spec}
@@ -63,7 +67,7 @@ def odd_pods() -> list[Obj]:
         made("no-such-image", containers=[container | {"image": "docker.io/library/none:0"}]),
         made("missing-secret", containers=[container | {"envFrom": [{"secretRef": {"name": "missing"}}]}]),
         made("class", runtimeClassName="no-such-class"),
-        made("many", containers=[container | {"name": f"c{number}"} for number in range(60)]),
+        made("many", containers=[never | {"name": f"c{number}"} for number in range(MANY)]),
     ]
 
 
@@ -92,6 +96,13 @@ def test_nothing_a_tenant_submits_crashes_the_syncer(host: Api, alice: Tenant) -
         workloads.wait_refused(alice.api, name, "PodSecurityViolation", says=field)
         uid = alice.api.get("Pod", name, "default")["metadata"]["uid"]
         assert host.list("Pod", alice.work, labels=f"bulkhead.dev/virtual-uid={uid}") == []
+
+    def told() -> None:
+        statuses = alice.api.get("Pod", "many", "default").get("status", {}).get("containerStatuses") or []
+        waiting = [status.get("state", {}).get("waiting", {}).get("reason") for status in statuses]
+        workloads.expect(waiting == ["ErrImageNeverPull"] * MANY, str(waiting))
+
+    until("all containers of a large pod to be reported", told, seconds=60)
     assert syncer_restarts(host, alice) == before
     for name in [*names, "plain"]:
         alice.api.delete("Pod", name, "default", grace=0)

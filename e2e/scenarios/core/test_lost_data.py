@@ -1,5 +1,6 @@
 """A plane whose volume is lost comes up empty: this is reported, nothing on the host is deleted, and an admin decides."""
 
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -21,8 +22,9 @@ def ahead(fleet: Fleet) -> Obj:
 
 
 @pytest.fixture(scope="module")
-def losing(fleet: Fleet) -> Tenant:
-    return fleet.take(ahead(fleet))
+def losing(fleet: Fleet) -> Iterator[Tenant]:
+    yield fleet.take(ahead(fleet))
+    fleet.leave(NAME)
 
 
 def uid_of(host: Api) -> str:
