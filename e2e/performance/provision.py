@@ -1,5 +1,6 @@
 """Creates tenants and measures: ten one after another, ten at once, and the ten while idle."""
 
+import re
 import statistics
 import time
 from collections.abc import Callable
@@ -14,6 +15,10 @@ from e2e.performance import memory
 COUNT = 10
 WINDOW = 60.0  # CPU time is taken over the last seconds of the idle time
 READY_DEADLINE = 240.0
+# The host's API server counts by flow schema, and the controller has its own.
+_CONTROLLER = re.compile(
+    r'^apiserver_flowcontrol_dispatched_requests_total\{flow_schema="bulkhead-controller",.*\} (\S+)$', re.MULTILINE
+)
 
 Note = Callable[[str], None]
 
@@ -30,7 +35,7 @@ class Bench:
     def run(self) -> dict[str, Any]:
         self._clear()
         try:
-            single, removal = self._one_after_another()
+            single, removal, asked = self._one_after_another()
             together = self._at_once()
             idle = self._idle()
         finally:
@@ -42,25 +47,38 @@ class Bench:
                 "all": [round(value, 2) for value in single],
             },
             "removed_s": {"p50": round(percentile(removal, 50), 2), "p95": round(percentile(removal, 95), 2)},
+            "removal_requests": round(percentile(asked, 50)),
             "ten_at_once_all_ready_s": round(together, 2),
             **idle,
             "tenants": self.count,
             "idle_seconds": self.idle_seconds,
         }
 
-    def _one_after_another(self) -> tuple[list[float], list[float]]:
-        ready, removed = [], []
+    def _one_after_another(self) -> tuple[list[float], list[float], list[float]]:
+        """Seconds until each is Ready, seconds until it is gone, and the controller's requests meanwhile."""
+        ready, removed, asked = [], [], []
         for number in range(self.count):
             name = self._name(number)
             begin = time.monotonic()
             self.host.create(tenants.manifest(name, gpus=1))
             tenants.wait_ready(self.host, [name], seconds=READY_DEADLINE)
             ready.append(time.monotonic() - begin)
-            begin = time.monotonic()
+            before, begin = self._requests(), time.monotonic()
             tenants.remove(self.host, name)
             removed.append(time.monotonic() - begin)
-            self.note(f"tenant {number + 1}/{self.count}: Ready after {ready[-1]:.1f} s, gone after {removed[-1]:.1f} s")
-        return ready, removed
+            asked.append(self._requests() - before)
+            self.note(
+                f"tenant {number + 1}/{self.count}: Ready after {ready[-1]:.1f} s, gone after {removed[-1]:.1f} s"
+                f" and {asked[-1]:.0f} requests"
+            )
+        return ready, removed, asked
+
+    def _requests(self) -> float:
+        """How many requests of the controller the host has admitted; raises LookupError if it counts none."""
+        found = _CONTROLLER.findall(self.host.text("/metrics"))
+        if not found:
+            raise LookupError("the host's API server counts no request of the flow schema bulkhead-controller")
+        return sum(map(float, found))
 
     def _at_once(self) -> float:
         begin = time.monotonic()

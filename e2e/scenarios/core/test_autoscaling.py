@@ -32,8 +32,8 @@ def autoscaler(name: str, namespace: str) -> Obj:
 def test_a_deployment_grows_while_it_is_busy_and_shrinks_when_it_rests(alice: Tenant, space: str) -> None:
     spec = workloads.pod_spec(BUSY)
     spec["containers"][0]["resources"] = {
-        "requests": {"cpu": "50m", "memory": "16Mi"},
-        "limits": {"cpu": "150m", "memory": "64Mi"},
+        "requests": {"cpu": "20m", "memory": "16Mi"},
+        "limits": {"cpu": "60m", "memory": "64Mi"},
     }
     alice.api.create(workloads.deployment("busy", 1, spec, namespace=space))
     workloads.wait_available(alice.api, "busy", 1, namespace=space)
