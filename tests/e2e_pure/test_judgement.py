@@ -133,6 +133,7 @@ def test_the_reviewed_file_holds_every_key_of_the_benchmark() -> None:
         "single_ready_s.p50",
         "single_ready_s.p95",
         "ten_at_once_all_ready_s",
+        "removal_requests",
         "plane_pss_mib",
         "plane_idle_cpu_percent",
         "syncer_rss_mib",
