@@ -71,6 +71,9 @@ ASKS: Final = "Confirm"
 RETAINED: Final = "bulkhead.dev/retained"
 RETAINED_UNTIL: Final = "bulkhead.dev/retained-until"
 
+# On a ServiceCIDR that keeps addresses of other Services in the slice of a tenant that is gone: the tenant's name.
+LEFT_BY: Final = "bulkhead.dev/left-by"
+
 # On the record of a plane that its syncer does not believe: by it the controller learns of that at once.
 QUARANTINED: Final = "bulkhead.dev/quarantined"
 

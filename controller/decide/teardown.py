@@ -1,8 +1,8 @@
 """The teardown of a tenant: from what is left to the next step. Pure, and the same after every restart.
 
 The order matters. The syncer goes first, or it would recreate what is deleted. Pods go before the policies that confine them.
-The plane goes after its workloads, namespaces after their pods, the finalizer last; the host itself keeps the address slice
-until the Services in it are gone.
+The plane goes after its workloads, namespaces after their pods, the finalizer last. The host itself keeps the address slice
+until the Services in it are gone; if some are not the tenant's, a remnant keeps their addresses (`controller.decide.remnant`).
 
 A plane that is kept (`controller.decide.retain`) ends in the same order, without its data: what is left is marked, and then the
 Tenant may go.
@@ -36,6 +36,7 @@ class Step(StrEnum):
     KEEPING = "keeping the plane"
     NAMESPACES = "removing namespaces"
     CLUSTER_SCOPED = "removing rights and the address slice"
+    REMNANT = "leaving addresses of the slice to other Services"
     FINALIZER = "releasing the tenant"
 
 
@@ -53,14 +54,16 @@ class Left:
     ways_in: tuple[Obj, ...] = ()
     slices: tuple[Obj, ...] = ()
     cluster_scoped: tuple[Obj, ...] = ()
+    remnants: tuple[Obj, ...] = ()
+    remnants_missing: tuple[Obj, ...] = ()
     kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One call: delete an object, or mark it as kept."""
+    """One call: delete an object, mark it as kept, or make a remnant and ask for its deletion."""
 
-    verb: Literal["delete", "mark"]
+    verb: Literal["delete", "mark", "leave"]
     obj: Obj
 
 
@@ -95,6 +98,8 @@ def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, 
         # The host keeps a ServiceCIDR for ten seconds after its deletion was requested, and until its last Service is gone:
         # these seconds pass in parallel. The syncer, whose rights are deleted with it, has ended by now.
         actions += [Action("delete", obj) for obj in left.cluster_scoped if not is_pending_deletion(obj)]
+    if step is Step.CLUSTER_SCOPED:
+        actions += [Action("leave", obj) for obj in left.remnants_missing]
     return tuple(actions)
 
 
@@ -109,6 +114,8 @@ def _targets(left: Left) -> Iterable[tuple[Step, tuple[Obj, ...]]]:
         return
     yield Step.NAMESPACES, tuple(name for name in (left.work_namespace, left.plane_namespace) if name is not None)
     yield Step.CLUSTER_SCOPED, left.cluster_scoped
+    # One that the host keeps for other Services is not waited for.
+    yield Step.REMNANT, tuple(obj for obj in left.remnants if not is_pending_deletion(obj))
 
 
 def _component(objects: Iterable[Obj], *components: str) -> tuple[Obj, ...]:

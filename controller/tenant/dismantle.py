@@ -5,6 +5,7 @@ It touches only namespaces with this tenant's label. The tenant's two namespaces
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bulkhead.api import labels, names
@@ -13,12 +14,13 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.objects import Resource
-from controller.decide import slices, teardown
+from controller.decide import remnant, teardown
 from controller.decide.retain import Kept, retained_by
 from controller.decide.teardown import Action, Left, Step
 from controller.host.owned import ROUTES
 from controller.plane.exposure import is_way
 from controller.tenant.observe import owned_by
+from controller.tenant.remnants import leave
 
 _log = logging.getLogger(__name__)
 # A look is a dozen requests. While a tenant only waits, looks come ever less often; a change of its objects causes one at once.
@@ -63,35 +65,28 @@ class Dismantler:
         `kept`: the plane outlives its Tenant.
         """
         left = await self._left(tenant, kept)
-        upcoming = teardown.next_step(left)
+        upcoming, name = teardown.next_step(left), str(tenant["metadata"]["name"])
         if upcoming.step is Step.FINALIZER:
-            self._waits.pop(str(tenant["metadata"]["name"]), None)
+            self._waits.pop(name, None)
             return Progress(True, "nothing is left", 0)
         await asyncio.gather(*(self._do(action, left.kept) for action in upcoming.actions))
         some = ", ".join(upcoming.waiting_for[:_NAMED])
         more = len(upcoming.waiting_for) - _NAMED
         message = f"{upcoming.step}: {some}" + (f" and {more} more" if more > 0 else "")
         if blocked and upcoming.step is Step.CLUSTER_SCOPED:
-            message += await self._held_by_others(tenant)
-        name = str(tenant["metadata"]["name"])
+            message += await self._held_by_others(name, left.cluster_scoped)
         before = self._waits.get(name)
         if before is None or before.message != message:
             _log.info(message, extra={"tenant": name})
         wait = self._waits[name] = _next_wait(before, _Wait(message, upcoming.waiting_for), acted=bool(upcoming.actions))
         return Progress(False, message, _AGAIN_BLOCKED if blocked else wait.again)
 
-    async def _held_by_others(self, tenant: Obj) -> str:
-        """Services of the host that have an address of the tenant's slice: the slice stays for as long as they do.
-
-        The host may give such an address to any Service that requests no particular one.
-        """
-        name, service_slice = str(tenant["metadata"]["name"]), str((tenant.get("status") or {}).get("serviceSlice") or "")
-        own = {names.plane_namespace(name), names.work_namespace(name)}
-        found = []
-        for claimed in (await self._client.list(kinds.IP_ADDRESSES)).items:
-            address, parent = str(claimed["metadata"]["name"]), (claimed.get("spec") or {}).get("parentRef") or {}
-            if slices.inside(service_slice, address) and parent.get("namespace") not in own:
-                found.append(f"{parent.get('namespace')}/{parent.get('name')} has {address}")
+    async def _held_by_others(self, tenant: str, cluster_scoped: Sequence[Obj]) -> str:
+        """Services of the host with an address of the tenant's slice, in case that the host takes no remnant of it."""
+        slices = [obj for obj in cluster_scoped if obj["kind"] == kinds.SERVICE_CIDRS.kind]
+        addresses = (await self._client.list(kinds.IP_ADDRESSES)).items if slices else []
+        own = {names.plane_namespace(tenant), names.work_namespace(tenant)}
+        found = [words for service_cidr in slices for words in remnant.holders(service_cidr, addresses, without=own)]
         some = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
         return f"; Services on the host use addresses of the slice: {some}; delete and recreate them" if found else ""
 
@@ -110,6 +105,9 @@ class Dismantler:
             # Another client deletes it: there is nothing to keep.
             kept = None
         nothing: tuple[Obj, ...] = ()
+        slices = await self._service_cidrs(labels.tenant_selector(name))
+        # While the namespaces are there, their own Services have addresses in the slice.
+        remnants = nothing if plane or work else await self._service_cidrs(f"{labels.LEFT_BY}={name}")
         return Left(
             plane_namespace=plane,
             work_namespace=work,
@@ -122,14 +120,22 @@ class Dismantler:
                 *(await self._list(kinds.PERSISTENT_VOLUME_CLAIMS, work_name) if work else nothing),
             ),
             ways_in=await self._ways_in(plane_name) if kept and plane else nothing,
-            slices=await self._own(kinds.SERVICE_CIDRS, name) if kept else nothing,
+            slices=slices if kept else nothing,
             cluster_scoped=(
                 *await self._own(kinds.CLUSTER_ROLE_BINDINGS, name),
-                *await self._own(kinds.SERVICE_CIDRS, name),
+                *slices,
                 *await self._own(kinds.PERSISTENT_VOLUMES, name),
             ),
+            remnants=remnants,
+            remnants_missing=nothing if plane or work else await self._remnants_missing(slices, remnants),
             kept=kept,
         )
+
+    async def _remnants_missing(self, slices: Sequence[Obj], remnants: Sequence[Obj]) -> tuple[Obj, ...]:
+        """What is to keep addresses of other Services, if the slice is still there."""
+        if not slices:
+            return ()
+        return tuple(remnant.missing(slices, remnants, (await self._client.list(kinds.IP_ADDRESSES)).items))
 
     async def _namespace(self, namespace: str) -> Obj | None:
         try:
@@ -143,6 +149,10 @@ class Dismantler:
 
     async def _own(self, resource: Resource, tenant: str) -> tuple[Obj, ...]:
         return tuple((await self._client.list_metadata(resource, label_selector=labels.tenant_selector(tenant))).items)
+
+    async def _service_cidrs(self, selector: str) -> tuple[Obj, ...]:
+        typed = {"apiVersion": kinds.SERVICE_CIDRS.api_version, "kind": kinds.SERVICE_CIDRS.kind}
+        return tuple(typed | obj for obj in (await self._client.list(kinds.SERVICE_CIDRS, label_selector=selector)).items)
 
     async def _ways_in(self, namespace: str) -> tuple[Obj, ...]:
         """What leads from outside of the host to a plane; its other Services keep the addresses of its slice."""
@@ -163,6 +173,9 @@ class Dismantler:
         resource = kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
         async with self._slots:
             try:
+                if action.verb == "leave":
+                    await leave(self._client, obj)
+                    return
                 if action.verb == "mark" and kept is not None:
                     marks = {"uid": meta["uid"], "labels": kept.label, "annotations": kept.annotation}
                     await self._client.patch(resource, meta["name"], {"metadata": marks})

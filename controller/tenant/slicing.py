@@ -16,10 +16,12 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from controller.decide import slices
+from controller.decide.remnant import missing
 from controller.plane.spec import PLANE
 from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.tenant.observe import Observed
+from controller.tenant.remnants import leave
 
 _log = logging.getLogger(__name__)
 _NEEDED = (1, 10, 11, 12)
@@ -55,6 +57,9 @@ class Slicer:
                 return cidr_of(own)
             _log.warning("slice given back", extra={"tenant": observed.name, "slice": cidr_of(own), "address": clash})
             await self._give_back(observed, own)
+            # The host keeps the slice for those Services, and with it the name that the next slice has.
+            for remnant in missing([own], listed, addresses):
+                await leave(self._client, remnant)
             return Refusal(Reason.PROVISIONING, f"address {clash} was given to another Service; choosing another slice")
         wished = str((observed.tenant.get("status") or {}).get("serviceSlice") or wished)
         chosen = slices.allocate(

@@ -99,6 +99,14 @@ async def test_everything_that_is_wrong_is_said_at_once_and_before_anything_is_a
     for words in ("10.112.8.0/22", f"restore {name}-other", "data-plane-0 has 1 MiB", "--discard-old-data"):
         assert words in message
     await client.delete(kinds.SERVICE_CIDRS, f"bh-{name}")
+    # An earlier Tenant went, though another Service of the host has an address in its slice.
+    left = {
+        "metadata": {"name": f"left-{name}", "labels": {labels.LEFT_BY: name}},
+        "spec": {"cidrs": [backups.manifest.service_slice]},
+    }
+    await client.create(kinds.SERVICE_CIDRS, left)
+    assert f"Services of the host have addresses in its slice {backups.manifest.service_slice}" in await refused()
+    await client.delete(kinds.SERVICE_CIDRS, f"left-{name}")
     backups.key.write_text("AGE-SECRET-KEY-1")
     done = await cli("tenant", "restore", name, "--from", f"{name}-one", *backups.where(), "--yes")
     assert (done.code, "not an age private key" in done.err) == (2, True), done

@@ -25,6 +25,7 @@ WHOLE: dict[str, Any] = {
     "plane_pods": (thing("Pod", "syncer-1", "syncer"), thing("Pod", "plane-0", "plane"), thing("Pod", "dns-1", "dns")),
     "work_pods": (thing("Pod", "job-1"), thing("Pod", "job-2", going=True)),
     "cluster_scoped": (thing("ClusterRoleBinding", "bh-team-a-syncer-nodes"), thing("ServiceCIDR", "bh-team-a")),
+    "remnants": (thing("ServiceCIDR", "left"),),
 }
 ORDER = list(Step)
 
@@ -44,7 +45,7 @@ def test_a_whole_tenant_comes_down_in_order() -> None:
     while (upcoming := teardown.next_step(Left(**left))).step is not Step.FINALIZER:
         steps.append(upcoming.step)
         left = without(left, {text.rpartition("/")[2].rpartition(" ")[2] for text in upcoming.waiting_for})
-    assert steps == [Step.SYNCER, Step.WORKLOADS, Step.PLANE, Step.NAMESPACES, Step.CLUSTER_SCOPED]
+    assert steps == [Step.SYNCER, Step.WORKLOADS, Step.PLANE, Step.NAMESPACES, Step.CLUSTER_SCOPED, Step.REMNANT]
 
 
 NAMES = sorted(
@@ -106,3 +107,14 @@ def test_claims_go_together_with_their_namespace_and_not_before() -> None:
     upcoming = teardown.next_step(last)
     assert upcoming.step is Step.NAMESPACES
     assert [action.obj["metadata"]["name"] for action in upcoming.actions] == ["bh-team-a", "data-plane-0"]
+
+
+def test_a_slice_with_addresses_of_other_services_gets_a_remnant_that_is_not_waited_for() -> None:
+    slice_, left = thing("ServiceCIDR", "bh-team-a", going=True), thing("ServiceCIDR", "left")
+    upcoming = teardown.next_step(Left(cluster_scoped=(slice_,), remnants_missing=(left,)))
+    assert [(action.verb, action.obj["metadata"]["name"]) for action in upcoming.actions] == [("leave", "left")]
+    assert upcoming.waiting_for == ("ServiceCIDR bh-team-a",)
+    # Its deletion was not asked for, as the controller died meanwhile: the host would give further addresses of it for ever.
+    upcoming = teardown.next_step(Left(remnants=(left,)))
+    assert (upcoming.step, [action.verb for action in upcoming.actions]) == (Step.REMNANT, ["delete"])
+    assert teardown.next_step(Left(remnants=(thing("ServiceCIDR", "left", going=True),))).step is Step.FINALIZER

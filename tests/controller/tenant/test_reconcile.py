@@ -265,7 +265,13 @@ async def test_a_slice_of_which_the_host_gave_an_address_away_is_changed_for_ano
         given = (await client.get(kinds.SERVICE_CIDRS, "bh-clashing"))["spec"]["cidrs"]
         assert given != ["10.120.0.0/22"]
         assert (await client.get(kinds.SERVICES, "dns", "bh-clashing"))["spec"]["clusterIP"].endswith(".10")
+        # The other Service keeps its address: the host would keep the slice for it, and the name that the next slice has.
+        (left,) = (await client.list(kinds.SERVICE_CIDRS, label_selector="bulkhead.dev/left-by=clashing")).items
+        assert left["spec"]["cidrs"] == ["10.120.0.0/22"]
+        assert left["metadata"]["deletionTimestamp"]
         await take_down(world, "clashing")
+    await client.delete(kinds.SERVICES, "thief", "default")
+    await client.patch(kinds.SERVICE_CIDRS, left["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.reconcile

@@ -194,9 +194,16 @@ async def _of_slice(client: Client, tenant: str, found: Manifest) -> list[str]:
         own = other["metadata"]["name"] == names.plane_namespace(tenant)
         if own and wanted not in cidrs:
             return [f"its Services have addresses in {wanted}, and the tenant has slice {', '.join(map(str, cidrs))}"]
+        marks = mapping(other["metadata"].get("labels"))
         # The host's own range covers everything, and is not a slice.
-        if not own and (other["metadata"].get("labels") or {}).get(labels.TENANT) and any(map(wanted.overlaps, cidrs)):
-            return [f"its slice {wanted} is taken by tenant {other['metadata']['labels'][labels.TENANT]}"]
+        if own or not any(map(wanted.overlaps, cidrs)):
+            continue
+        if marks.get(labels.TENANT):
+            return [f"its slice {wanted} is taken by tenant {marks[labels.TENANT]}"]
+        if marks.get(labels.LEFT_BY):
+            return [
+                f"Services of the host have addresses in its slice {wanted}: delete and recreate them (kubectl get ipaddresses)"
+            ]
     return []
 
 
