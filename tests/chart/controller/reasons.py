@@ -18,6 +18,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "the node reader for another tenant",
         "a range without a tenant",
         "a range of another's name",
+        "a remnant without its mark",
+        "a range that is marked as a remnant",
         "a volume of another's name",
         "a volume without a mark",
     ),

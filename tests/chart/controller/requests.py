@@ -7,6 +7,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.resources import resource_of
+from controller.decide.remnant import remnant_of
 from tests.chart import volume_samples
 from tests.kit.syncerbed import until
 
@@ -115,6 +116,8 @@ REFUSED: dict[str, Obj] = {
     "a namespace with a label that others act on": space("bh-team-d-work", "team-d", **LEVEL, **{"istio-injection": "enabled"}),
     "a range without a tenant": service_cidr("bh-x", {}),
     "a range of another's name": service_cidr("bh-team-b", MARKS),
+    "a remnant without its mark": service_cidr("10.113.0.0-22.left.bulkhead.dev", {}),
+    "a range that is marked as a remnant": service_cidr("kubernetes-2", {"bulkhead.dev/left-by": "team-a"}),
     **volume_samples.REFUSED,
 }
 
@@ -132,6 +135,7 @@ ALLOWED: dict[str, Obj] = {
     "a work namespace": space("bh-team-d-work", "team-d", **LEVEL),
     "a work namespace at the tighter level": space("bh-team-d-work", "team-d", **TIGHT),
     "a range": service_cidr("bh-team-d", MARKS | {"bulkhead.dev/tenant": "team-d"}),
+    "a remnant of a slice": remnant_of(service_cidr("bh-team-d", MARKS)),
     **volume_samples.ALLOWED,
 }
 
