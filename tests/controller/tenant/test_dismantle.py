@@ -43,6 +43,7 @@ class Host:
         self.service_cidrs: list[Any] = [SLICE]
         self.namespaces: dict[str, Any] = {}
         self.calls: list[str] = []
+        self.listed: list[Resource] = []
         self.refuses: ApiError | None = None
 
     @property
@@ -72,6 +73,7 @@ class Host:
         return SimpleNamespace(items=[])
 
     async def list(self, kind: Resource, *, label_selector: str = "") -> Any:
+        self.listed.append(kind)
         if kind is kinds.IP_ADDRESSES:
             return SimpleNamespace(items=self._addresses)
         assert kind is kinds.SERVICE_CIDRS
@@ -118,6 +120,8 @@ async def test_while_a_namespace_is_there_its_own_services_leave_no_remnant() ->
     host.namespaces = {"bh-red-work": {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}}
     await Dismantler(cast("Any", host)).step(TENANT)
     assert not any(call.startswith("create") for call in host.calls)
+    # Nor are the addresses of all Services of the host listed, of which there may be thousands.
+    assert kinds.IP_ADDRESSES not in host.listed
 
 
 async def test_where_no_service_has_an_address_of_the_slice_no_remnant_is_made() -> None:
