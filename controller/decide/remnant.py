@@ -58,3 +58,9 @@ def missing(service_cidrs: Sequence[Obj], remnants: Iterable[Obj], addresses: Se
     there = {remnant["metadata"]["name"] for remnant in remnants}
     wanted = [remnant_of(service_cidr) for service_cidr in service_cidrs if holders(service_cidr, addresses)]
     return [remnant for remnant in wanted if remnant["metadata"]["name"] not in there]
+
+
+def abandoned(service_cidrs: Iterable[Obj]) -> list[Obj]:
+    """Remnants whose deletion was not asked for: the controller died between the two requests, and maybe no Tenant is left."""
+    metas = ((obj, obj["metadata"]) for obj in service_cidrs)
+    return [obj for obj, meta in metas if labels.LEFT_BY in mapping(meta.get("labels")) and not meta.get("deletionTimestamp")]

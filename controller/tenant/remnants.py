@@ -1,4 +1,4 @@
-"""Makes the remnant of a slice on the host (`controller.decide.remnant`), and asks for its deletion at once."""
+"""Makes the remnant of a slice on the host (`controller.decide.remnant`), and asks for its deletion at once. It never waits."""
 
 import logging
 
@@ -13,13 +13,20 @@ _log = logging.getLogger(__name__)
 
 async def leave(client: Client, remnant: Obj) -> None:
     """Make it. A host that refuses it keeps the slice until the last of the other Services is gone, as without a remnant."""
-    meta = remnant["metadata"]
-    tenant = {"tenant": meta["labels"][labels.LEFT_BY]}
+    name, tenant = remnant["metadata"]["name"], remnant["metadata"]["labels"][labels.LEFT_BY]
     try:
         made = await client.create(kinds.SERVICE_CIDRS, remnant)
-        # From now on the host gives no more addresses of it.
-        await client.delete(kinds.SERVICE_CIDRS, meta["name"], uid=made["metadata"]["uid"])
     except ApiError as error:
-        _log.warning("remnant %s not made: %s", meta["name"], error, extra=tenant)
-    else:
-        _log.info("addresses of the slice are left to other Services: %s", meta["name"], extra=tenant)
+        _log.warning("remnant %s not made: %s", name, error, extra={"tenant": tenant})
+        return
+    await end(client, made)
+    _log.info("addresses of the slice are left to other Services: %s", name, extra={"tenant": tenant})
+
+
+async def end(client: Client, remnant: Obj) -> None:
+    """Ask for its deletion: from then on the host gives no more addresses of it, and keeps it until the last one is gone."""
+    meta = remnant["metadata"]
+    try:
+        await client.delete(kinds.SERVICE_CIDRS, meta["name"], uid=meta["uid"])
+    except ApiError as error:
+        _log.warning("remnant %s not ended: %s", meta["name"], error, extra={"tenant": meta["labels"][labels.LEFT_BY]})

@@ -16,12 +16,12 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from controller.decide import slices
-from controller.decide.remnant import missing
+from controller.decide.remnant import abandoned, missing
 from controller.plane.spec import PLANE
 from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.tenant.observe import Observed
-from controller.tenant.remnants import leave
+from controller.tenant.remnants import end, leave
 
 _log = logging.getLogger(__name__)
 _NEEDED = (1, 10, 11, 12)
@@ -47,6 +47,8 @@ class Slicer:
 
     async def _claim(self, observed: Observed, name: str, wished: str) -> str | Refusal:
         listed = (await self._client.list(kinds.SERVICE_CIDRS)).items
+        for remnant in abandoned(listed):
+            await end(self._client, remnant)
         addresses = (await self._client.list(kinds.IP_ADDRESSES)).items
         own = next((service_cidr for service_cidr in listed if service_cidr["metadata"]["name"] == name), None)
         if own is not None and (own["metadata"].get("labels") or {}).get(labels.TENANT) != observed.name:

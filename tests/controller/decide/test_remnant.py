@@ -6,7 +6,7 @@ import pytest
 
 from bulkhead.api import labels
 from controller.decide import slices
-from controller.decide.remnant import holders, missing, remnant_of
+from controller.decide.remnant import abandoned, holders, missing, remnant_of
 
 SLICE: dict[str, Any] = {
     "apiVersion": "networking.k8s.io/v1",
@@ -55,3 +55,9 @@ def test_it_is_made_once_and_only_if_another_service_has_an_address() -> None:
     assert missing([], [], taken) == []
     other = {"metadata": {"name": "10.112.0.0-22.left.bulkhead.dev"}}
     assert [item["metadata"]["name"] for item in missing([SLICE], [other], taken)] == [made["metadata"]["name"]]
+
+
+def test_a_remnant_is_abandoned_until_its_deletion_was_asked_for() -> None:
+    made = remnant_of(SLICE)
+    going = made | {"metadata": made["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert abandoned([SLICE, going, made, {"metadata": {"name": "kubernetes"}}]) == [made]

@@ -13,6 +13,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound, Unprocessable
+from controller.decide.remnant import remnant_of
 from tests.kit.controllerhost import ControllerHost, ask, finish_namespaces, take_down
 from tests.kit.syncerbed import until
 
@@ -56,6 +57,19 @@ async def test_a_service_keeps_its_address_and_its_slices_tenant_goes(client: Cl
             return await is_gone(client, kinds.SERVICE_CIDRS, left["metadata"]["name"])
 
         await until(kept_for_none, "the remnant to go with the last address in it")
+
+
+async def test_a_remnant_of_a_plane_that_was_kept_is_ended_though_the_controller_died(client: Client) -> None:
+    """A Tenant that is being deleted is looked at again; a plane that is kept without one is not, once its slice is gone."""
+    made = {"metadata": {"name": "bh-kept", "labels": labels.made_for("kept")}, "spec": {"cidrs": ["10.127.248.0/22"]}}
+    left = await client.create(kinds.SERVICE_CIDRS, remnant_of(made))
+    async with ControllerHost(client) as world:
+        await ask(client, "newcomer")
+        await world.settle("newcomer")
+        assert (await client.get(kinds.SERVICE_CIDRS, left["metadata"]["name"]))["metadata"]["deletionTimestamp"]
+        await let_one_go(client)
+        await take_down(world, "newcomer")
+    assert await is_gone(client, kinds.SERVICE_CIDRS, left["metadata"]["name"])
 
 
 async def service_at(client: Client, name: str, address: str) -> None:
