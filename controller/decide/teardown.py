@@ -42,7 +42,10 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left of a tenant, from fresh lists; only objects in namespaces that are labelled as its own."""
+    """What is left of a tenant, from fresh lists; only objects in namespaces that are labelled as its own.
+
+    other_services: the Services of other namespaces with an address in its slice, once its own namespaces are gone.
+    """
 
     plane_namespace: Obj | None = None
     work_namespace: Obj | None = None
@@ -56,6 +59,7 @@ class Left:
     cluster_scoped: tuple[Obj, ...] = ()
     remnants: tuple[Obj, ...] = ()
     remnants_missing: tuple[Obj, ...] = ()
+    other_services: tuple[str, ...] = ()
     kept: Kept | None = None
 
 

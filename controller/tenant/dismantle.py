@@ -74,21 +74,12 @@ class Dismantler:
         more = len(upcoming.waiting_for) - _NAMED
         message = f"{upcoming.step}: {some}" + (f" and {more} more" if more > 0 else "")
         if blocked and upcoming.step is Step.CLUSTER_SCOPED:
-            message += await self._held_by_others(name, left.cluster_scoped)
+            message += _held_by(left.other_services)
         before = self._waits.get(name)
         if before is None or before.message != message:
             _log.info(message, extra={"tenant": name})
         wait = self._waits[name] = _next_wait(before, _Wait(message, upcoming.waiting_for), acted=bool(upcoming.actions))
         return Progress(False, message, _AGAIN_BLOCKED if blocked else wait.again)
-
-    async def _held_by_others(self, tenant: str, cluster_scoped: Sequence[Obj]) -> str:
-        """Services of the host with an address of the tenant's slice, in case that the host takes no remnant of it."""
-        slices = [obj for obj in cluster_scoped if obj["kind"] == kinds.SERVICE_CIDRS.kind]
-        addresses = (await self._client.list(kinds.IP_ADDRESSES)).items if slices else []
-        own = {names.plane_namespace(tenant), names.work_namespace(tenant)}
-        found = [words for service_cidr in slices for words in remnant.holders(service_cidr, addresses, without=own)]
-        some = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
-        return f"; Services on the host use addresses of the slice: {some}; delete and recreate them" if found else ""
 
     async def _left(self, tenant: Obj, kept: Kept | None) -> Left:
         name, uid = str(tenant["metadata"]["name"]), str(tenant["metadata"]["uid"])
@@ -107,7 +98,10 @@ class Dismantler:
         nothing: tuple[Obj, ...] = ()
         slices = await self._service_cidrs(labels.tenant_selector(name))
         # While the namespaces are there, their own Services have addresses in the slice.
-        remnants = nothing if plane or work else await self._service_cidrs(f"{labels.LEFT_BY}={name}")
+        gone = plane is None and work is None
+        remnants = await self._service_cidrs(f"{labels.LEFT_BY}={name}") if gone else nothing
+        addresses = (await self._client.list(kinds.IP_ADDRESSES)).items if gone and slices else []
+        own = {plane_name, work_name}
         return Left(
             plane_namespace=plane,
             work_namespace=work,
@@ -127,15 +121,10 @@ class Dismantler:
                 *await self._own(kinds.PERSISTENT_VOLUMES, name),
             ),
             remnants=remnants,
-            remnants_missing=nothing if plane or work else await self._remnants_missing(slices, remnants),
+            remnants_missing=tuple(remnant.missing(slices, remnants, addresses)),
+            other_services=tuple(words for range_ in slices for words in remnant.holders(range_, addresses, without=own)),
             kept=kept,
         )
-
-    async def _remnants_missing(self, slices: Sequence[Obj], remnants: Sequence[Obj]) -> tuple[Obj, ...]:
-        """What is to keep addresses of other Services, if the slice is still there."""
-        if not slices:
-            return ()
-        return tuple(remnant.missing(slices, remnants, (await self._client.list(kinds.IP_ADDRESSES)).items))
 
     async def _namespace(self, namespace: str) -> Obj | None:
         try:
@@ -198,6 +187,12 @@ def _next_wait(before: _Wait | None, now: _Wait, *, acted: bool) -> _Wait:
     if acted or before is None or before.objects != now.objects:
         return now
     return replace(now, again=min(2 * before.again, _AGAIN_WAITING_MOST))
+
+
+def _held_by(services: Sequence[str]) -> str:
+    """Which Services of the host keep the slice, in case that the host takes no remnant of it; empty if there are none."""
+    some = ", ".join(services[:_NAMED]) + (f" and {len(services) - _NAMED} more" if len(services) > _NAMED else "")
+    return f"; Services on the host use addresses of the slice: {some}; delete and recreate them" if services else ""
 
 
 def _grace(resource: Resource, meta: Obj) -> int | None:
