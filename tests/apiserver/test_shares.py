@@ -22,6 +22,7 @@ from controller.shares.sources import Sources
 from controller.shares.spec import Item, Share, Where
 from controller.shares.status import Found
 from tests.kit.background import background
+from tests.kit.presence import is_gone, is_there
 from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
@@ -247,11 +248,11 @@ async def test_what_is_withdrawn_goes_and_takes_nothing_else(sharing: Sharing) -
     await sharing.plane.create(kinds.SECRETS, {"metadata": {"name": "own", "namespace": "red"}})
     sharing.order(EVERYWHERE, Share(BUNDLE, Where(names=("red",))))
     await sharing.holds("red", "one")
-    await until(lambda: _there(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "red"), "the bundle")
+    await until(lambda: is_there(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "red"), "the bundle")
     sharing.order(Share(BUNDLE, Where(names=("blue",))))
     await sharing.holds("red", None)
-    await until(lambda: _there(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "blue"), "the bundle in blue")
-    await until(lambda: _gone(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "red"), "no bundle in red")
+    await until(lambda: is_there(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "blue"), "the bundle in blue")
+    await until(lambda: is_gone(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "red"), "no bundle in red")
 
     async def unnamed() -> bool:
         return await sharing.pulls("red") == []
@@ -259,10 +260,10 @@ async def test_what_is_withdrawn_goes_and_takes_nothing_else(sharing: Sharing) -
     await until(unnamed, "an account that pulls with nothing")
     # Withdrawn on the host.
     await sharing.host.delete(kinds.CONFIG_MAPS, "ca-bundle", SHARED)
-    await until(lambda: _gone(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "blue"), "no bundle in blue")
+    await until(lambda: is_gone(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "blue"), "no bundle in blue")
     found = await sharing.finds(lambda found: found.troubles)
     assert found.troubles == ("ConfigMap ca-bundle: the host has no object of this name",)
-    assert await _there(sharing.plane, kinds.SECRETS, "own", "red")
+    assert await is_there(sharing.plane, kinds.SECRETS, "own", "red")
 
 
 async def test_default_accounts_pull_with_it_beside_the_tenants_own(sharing: Sharing) -> None:
@@ -312,17 +313,5 @@ async def test_a_plane_full_of_our_label_is_left_alone_and_delays_no_other(
     # The host has a namespace `default` too, and here plays the plane of another tenant.
     sharing.planes["team-b"] = sharing.host
     sharing.order(Share(REGISTRY, Where(names=("default",))), tenant="team-b")
-    await until(lambda: _there(sharing.host, kinds.SECRETS, "registry", "default"), "the other tenant's copy")
+    await until(lambda: is_there(sharing.host, kinds.SECRETS, "registry", "default"), "the other tenant's copy")
     await sharing.host.delete(kinds.SECRETS, "registry", "default")
-
-
-async def _there(client: Client, r: kinds.Resource, name: str, namespace: str) -> bool:
-    try:
-        await client.get(r, name, namespace)
-    except NotFound:
-        return False
-    return True
-
-
-async def _gone(client: Client, r: kinds.Resource, name: str, namespace: str) -> bool:
-    return not await _there(client, r, name, namespace)

@@ -9,8 +9,8 @@ from bulkhead.api import labels, names, planeidentity
 from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound
 from tests.kit.commandline import Cli, Controller
+from tests.kit.presence import is_there
 from tests.kit.syncerbed import until
 from workstation.cli.tenant import acceptdata
 
@@ -44,11 +44,7 @@ async def make(client: Client, space: str, name: str, *, data: Any = None, **met
 
 
 async def there(client: Client, name: str) -> bool:
-    try:
-        await client.get(kinds.CONFIG_MAPS, planeidentity.NAME, names.plane_namespace(name))
-    except NotFound:
-        return False
-    return True
+    return await is_there(client, kinds.CONFIG_MAPS, planeidentity.NAME, names.plane_namespace(name))
 
 
 async def gone(client: Client, name: str) -> bool:

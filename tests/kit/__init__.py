@@ -23,6 +23,7 @@
     a real HAProxy                                  proxying                                    milliseconds
     a server of another project, until it answers   started                                     what that server costs
     a task next to the test, a leader               background, leading                         nothing
+    whether an object is on a server                presence                                    one request
     that a copy has seen what was written           lag                                         one list, if anything was
     what a queue holds for later                    hastening                                   nothing
     a clock                                         fakeclock                                   nothing

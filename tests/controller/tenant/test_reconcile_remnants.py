@@ -12,9 +12,10 @@ from bulkhead.api import labels
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound, Unprocessable
+from bulkhead.kube.errors import Unprocessable
 from controller.decide.remnant import remnant_of
 from tests.kit.controllerhost import ControllerHost, ask, finish_namespaces, take_down
+from tests.kit.presence import is_gone
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.reconcile]
@@ -99,11 +100,3 @@ async def let_one_go(client: Client) -> None:
             await client.patch(kinds.SERVICE_CIDRS, obj["metadata"]["name"], {"metadata": {"finalizers": None}})
             return
     await asyncio.sleep(0.02)
-
-
-async def is_gone(client: Client, resource: kinds.Resource, name: str) -> bool:
-    try:
-        await client.get(resource, name)
-    except NotFound:
-        return True
-    return False
