@@ -108,7 +108,7 @@ class Filling:
             try:
                 await self.client.create(CONFIG_MAPS, large(name))
             except AlreadyExists:
-                # etcd stores the object that crosses the quota, and answers all the same that there is no room for it.
+                # etcd stores the object that exceeds its quota, and still answers that its space is exceeded.
                 pass
             except ApiError as error:
                 if _NO_SPACE not in str(error):

@@ -31,7 +31,7 @@ def fill(api: Api, most: int, first: int = 0) -> tuple[list[str], str]:
         try:
             api.create(large(f"large-{number}"))
         except ApiError as error:
-            # etcd stores the object that crosses the quota, and answers all the same that there is no room for it.
+            # etcd stores the object that exceeds its quota, and still answers that its space is exceeded.
             if error.status != CONFLICT:
                 return made, str(error)
         made.append(f"large-{number}")
