@@ -2,14 +2,18 @@
 
 order -> (in the background, two at a time) an older one of the name is removed, the new one created -> take -> a test uses it
       -> leave: its deletion begins -> close: nothing of any tenant is left on the host, or the run fails
+
+Tenants that several tests use are ordered by a function (`begin`), and left together (`leave_all`).
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from e2e import names, tenants
 from e2e.api import Api, Obj
+from e2e.companions import Companions
 from e2e.poll import WaitTimeoutError
 from e2e.tenants import Tenant
 
@@ -21,12 +25,14 @@ _CPU = {"etcd": "8m", "apiServer": "15m", "controllerManager": "3m", "syncer": "
 
 @dataclass(slots=True, eq=False)
 class Fleet:
-    """The tenants of one process of tests."""
+    """The tenants of one process of tests; `companions` says who creates and deletes the one that other processes use, too."""
 
     host: Api
+    companions: Companions | None = None
     _orders: dict[str, Future[Tenant]] = field(default_factory=dict, init=False)
     _left: list[str] = field(default_factory=list, init=False)
-    _after: list[tuple[str, str]] = field(default_factory=list, init=False)
+    _after: list[tuple[str, ...]] = field(default_factory=list, init=False)
+    _begun: dict[Callable[["Fleet"], Obj | list[Obj]], list[Obj]] = field(default_factory=dict, init=False)
     _pool: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,6 +63,19 @@ class Fleet:
         if name not in self._orders:
             self._orders[name] = self._pool.submit(self._make, manifest)
 
+    def begin(self, ahead: Callable[["Fleet"], Obj | list[Obj]]) -> None:
+        """Order the tenants whose manifests this function returns, once."""
+        if ahead not in self._begun:
+            found = ahead(self)
+            self._begun[ahead] = found if isinstance(found, list) else [found]
+            for manifest in self._begun[ahead]:
+                self.order(manifest)
+
+    def leave_all(self, ahead: Callable[["Fleet"], Obj | list[Obj]]) -> None:
+        """Leave the tenants that `begin` ordered by this function."""
+        for manifest in self._begun.pop(ahead, ()):
+            self.leave(manifest["metadata"]["name"])
+
     def take(self, manifest: Obj) -> Tenant:
         """The tenant, Ready and open; waits if it is not ready yet."""
         self.order(manifest)
@@ -67,18 +86,21 @@ class Fleet:
         self.host.delete("Tenant", name)
         self._left.append(name)
 
-    def discard(self, kind: str, name: str) -> None:
+    def discard(self, kind: str, name: str, *namespace: str) -> None:
         """Delete what tenants refer to (a class, a cohort), once all tenants that were left are gone."""
-        self._after.append((kind, name))
+        self._after.append((kind, name, *namespace))
 
     def close(self) -> None:
         """Delete the tenants that were ordered and not left, and wait until nothing of any tenant exists."""
         self._pool.shutdown(cancel_futures=True)
-        for name in self._orders.keys() - set(self._left):
+        shared = {self.companions.name} if self.companions else set()
+        for name in self._orders.keys() - set(self._left) - shared:
             self.leave(name)
+        if self.companions:
+            self.companions.leave(lambda: self.leave(*shared))
         rest = [text for name in dict.fromkeys(self._left) if (text := self._gone(name))]
-        for kind, name in self._after:
-            self.host.delete(kind, name)
+        for kind, name, *namespace in self._after:
+            self.host.delete(kind, name, *namespace)
         assert not rest, f"left on the host: {'; '.join(rest)}"
 
     def _gone(self, name: str) -> str:
@@ -90,11 +112,17 @@ class Fleet:
 
     def _make(self, manifest: Obj) -> Tenant:
         name = manifest["metadata"]["name"]
-        # An interrupted run leaves tenants of this name behind, with their content.
-        tenants.remove(self.host, name)
-        self.host.create(_with_small_requests(manifest))
+        if self.companions and name == self.companions.name:
+            self.companions.enter(lambda: self._create(manifest))
+        else:
+            self._create(manifest)
         tenants.wait_ready(self.host, [name])
         return tenants.open_tenant(name)
+
+    def _create(self, manifest: Obj) -> None:
+        # An interrupted run leaves tenants of this name behind, with their content.
+        tenants.remove(self.host, manifest["metadata"]["name"])
+        self.host.create(_with_small_requests(manifest))
 
 
 def _with_small_requests(manifest: Obj) -> Obj:

@@ -149,6 +149,20 @@ def create(host: Api, name: str, *, gpus: int = 8, seconds: float = 120.0, **spe
     return open_tenant(name)
 
 
+def give_quota(host: Api, name: str, quota: Obj) -> None:
+    """Give a tenant this quota instead of the one that it has, and wait until it counts."""
+    host.patch("Tenant", name, {"spec": {"quota": _instead(host.get("Tenant", name)["spec"].get("quota") or {}, quota)}})
+    wait_ready(host, [name])
+
+
+def _instead(former: Obj, wanted: Obj) -> Obj:
+    """The merge patch that makes `wanted` out of `former`."""
+    patch: Obj = dict.fromkeys(former.keys() - wanted.keys())
+    for key, value in wanted.items():
+        patch[key] = _instead(former.get(key) or {}, value) if isinstance(value, dict) else value
+    return patch
+
+
 def remove(host: Api, name: str, *, seconds: float = 120.0) -> None:
     """Delete a tenant and wait until nothing of it is left on the host."""
     host.delete("Tenant", name)

@@ -35,6 +35,19 @@ def test_a_test_may_stand_in_another_group_than_its_file() -> None:
     assert group_of(f"{CORE}/test_quota.py::test_any[x::y.py-1]") == "gpus"
 
 
+def test_members_of_a_group_run_in_the_order_of_its_list() -> None:
+    for group, members in GROUPS.items():
+        placed = [node for node in sorted(NODES, key=place_of) if group_of(node) == group]
+        firsts = []
+        for member in members:
+            file, _, test = member.partition("::")
+            of_file = f"{CORE}/{file}.py::"
+            firsts.append(
+                next(at for at, node in enumerate(placed) if node == of_file + test or (not test and node.startswith(of_file)))
+            )
+        assert firsts == sorted(firsts), group
+
+
 def test_tenants_that_a_file_orders_ahead_are_those_of_one_process() -> None:
     """Two processes that order tenants of one name take them away from each other."""
     for path in CORE.glob("test_*.py"):

@@ -1,10 +1,12 @@
 """Tenants made ahead: each once, all gone at the end, and what they refer to after them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e import fleet, tenants
+from e2e.companions import Companions
 from e2e.fleet import Fleet
 from e2e.poll import WaitTimeoutError
 
@@ -97,3 +99,83 @@ def test_planes_request_less_cpu_than_usual_unless_the_test_says_how_much(host: 
     assert first["resources"]["apiServer"] == {"requests": {"cpu": "15m"}}
     assert second == large["spec"]["controlPlane"]
     assert "resources" not in small["spec"]["controlPlane"], "the caller's manifest was changed"
+
+
+def test_what_a_function_orders_is_made_once_and_left_together(host: Recorder) -> None:
+    made, asked = Fleet(host), 0  # type: ignore[arg-type]
+
+    def ahead(_: Fleet) -> list[dict[str, Any]]:
+        nonlocal asked
+        asked += 1
+        return [tenants.manifest("one"), tenants.manifest("two")]
+
+    for _ in range(2):
+        made.begin(ahead)
+    assert asked == 1
+    assert {made.take(manifest).name for manifest in ahead(made)} == {"one", "two"}
+    made.leave_all(ahead)
+    assert host.asked[-2:] == ["delete Tenant one", "delete Tenant two"]
+    made.leave_all(ahead)
+    assert len(host.asked) == 4
+    made.close()
+
+
+def test_what_no_test_has_ordered_is_not_left(host: Recorder) -> None:
+    made = Fleet(host)  # type: ignore[arg-type]
+    made.leave_all(lambda _: tenants.manifest("one"))
+    made.close()
+    assert host.asked == []
+
+
+def test_another_process_keeps_the_tenant_that_both_use(host: Recorder, tmp_path: Path) -> None:
+    fleets = [Fleet(host, Companions(tmp_path, "run", "bob")) for _ in range(2)]  # type: ignore[arg-type]
+    for made in fleets:
+        assert made.take(tenants.manifest("bob")).name == "bob"
+    assert host.asked == ["create bob"]
+    fleets[0].close()
+    assert host.asked == ["create bob"]
+    fleets[1].close()
+    assert host.asked == ["create bob", "delete Tenant bob", "gone bob"]
+
+
+@pytest.mark.parametrize(
+    ("former", "wanted"),
+    [
+        ({}, {"resources": {"gpu": {"nominal": 2}}}),
+        ({"resources": {"gpu": {"nominal": 2}}}, {"objects": {"pods": 100}}),
+        (
+            {"cohort": "a", "resources": {"gpu": {"nominal": 2, "borrowingLimit": 0}}},
+            {"cohort": "b", "resources": {"gpu": {"nominal": 3}}},
+        ),
+        ({"resources": {"gpu": {"flavors": [1]}, "slices": {"nominal": 0}}}, {"resources": {"gpu": {"nominal": 3}}}),
+    ],
+)
+def test_a_quota_takes_the_place_of_all_of_the_former(former: dict[str, Any], wanted: dict[str, Any]) -> None:
+    class Host:
+        def __init__(self) -> None:
+            self.tenant: dict[str, Any] = {"metadata": {"generation": 1}, "spec": {"class": "standard", "quota": former}}
+
+        def get(self, *_: str) -> dict[str, Any]:
+            return self.tenant
+
+        def patch(self, _kind: str, _name: str, body: dict[str, Any]) -> None:
+            self.tenant = merged(self.tenant, body)
+            ready = {"type": "Ready", "status": "True", "observedGeneration": 1}
+            self.tenant = merged(self.tenant, {"status": {"conditions": [ready]}})
+
+    host = Host()
+    tenants.give_quota(host, "one", wanted)  # type: ignore[arg-type]
+    assert host.tenant["spec"] == {"class": "standard", "quota": wanted}
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result

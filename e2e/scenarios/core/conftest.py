@@ -1,13 +1,13 @@
 """Fixtures of the core suite: the host with the chart, two tenants that exist during the whole run, and tenants created ahead.
 
-The suite runs in several processes over one host (`-n`). Each has its own alice and bob. The first process installs, the
-others wait for it. `order` says which tests may run at the same time, and `turns` enforces it.
+The suite runs in several processes over one host (`-n`). Each has its own alice, and all have the same bob. The first process
+installs, the others wait for it. `order` says which tests may run at the same time, and `turns` enforces it.
 """
 
 import fcntl
 import sys
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from e2e import install, machine, names, tenants
 from e2e.api import Api, Obj
+from e2e.companions import Companions
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until
 from e2e.scenarios.core.order import group_of, place_of, runs_alone
@@ -25,6 +26,7 @@ from e2e.tenants import Tenant
 QUOTA = 6  # GPUs of each of the two standing tenants
 SHARED = Path("build/e2e/core")  # shared by the processes of a run
 STANDING = {"alice", "bob"}
+EVERYBODYS = "bob"  # of the standing tenants, the one that all processes use
 AHEAD = 4  # number of tests whose tenants are created while one runs: a plane takes as long as three or four short tests
 HERE = Path(__file__).parent
 PREFIX = "e2e-"
@@ -34,10 +36,14 @@ _TURNS = pytest.StashKey[Turns]()
 _NAME = pytest.StashKey[str]()
 _NOW = pytest.StashKey[pytest.Item]()
 _NEXT = pytest.StashKey[pytest.Item | None]()
+_FLEET = pytest.StashKey[Fleet]()
+
+Ahead = Callable[[Fleet], Obj | list[Obj]]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fresh(**spec): has a tenant of its own with this spec, made while the test before runs")
+    config.addinivalue_line("markers", "quota(**quota): has a tenant with this quota")
     config.stash[_TURNS] = Turns(SHARED, lambda text: _say(config, text))
 
 
@@ -77,8 +83,23 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     try:
         return (yield)
     finally:
+        _leave(item)
         if ends:
             turns.give()
+
+
+def _leave(item: pytest.Item) -> None:
+    """Delete the tenants of a file's function `ahead` after the last test of the group whose file has it."""
+    begin, items = _ahead_of(item), item.session.items
+    later = items[items.index(item) + 1 :]
+    used_again = any(_ahead_of(test) is begin and group_of(test.nodeid) == group_of(item.nodeid) for test in later)
+    fleet = item.config.stash.get(_FLEET, None)
+    if begin is not None and fleet is not None and not used_again:
+        fleet.leave_all(begin)
+
+
+def _ahead_of(item: pytest.Item) -> Ahead | None:
+    return getattr(getattr(item, "module", None), "ahead", None)
 
 
 def _say(config: pytest.Config, text: str) -> None:
@@ -131,9 +152,10 @@ def _no_namespace(host: Api, name: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def fleet(request: pytest.FixtureRequest, host: Api, worker_id: str) -> Iterator[Fleet]:
+def fleet(request: pytest.FixtureRequest, host: Api, worker_id: str, testrun_uid: str) -> Iterator[Fleet]:
     """All tenants of this process. At its end all of them are gone, so that the next run on this host measures no deletions."""
-    made = Fleet(host)
+    companions = Companions(SHARED, testrun_uid, f"{PREFIX}{EVERYBODYS}")
+    made = request.config.stash[_FLEET] = Fleet(host, companions)
     # Before the first test asks for alice, or bob would be created after that.
     for item in _upcoming(request.config.stash[_NOW]):
         _order_standing(made, item, worker_id)
@@ -148,7 +170,7 @@ def _order_standing(fleet: Fleet, item: pytest.Item, worker_id: str) -> None:
 
 
 def _standing(name: str, worker_id: str) -> Obj:
-    own = "" if worker_id == "master" else f"-{worker_id}"
+    own = "" if worker_id == "master" or name == EVERYBODYS else f"-{worker_id}"
     return tenants.manifest(f"{PREFIX}{name}{own}", gpus=QUOTA)
 
 
@@ -160,7 +182,7 @@ def alice(fleet: Fleet, worker_id: str) -> Tenant:
 
 @pytest.fixture(scope="session")
 def bob(fleet: Fleet, worker_id: str) -> Tenant:
-    """Another Ready tenant."""
+    """Another Ready tenant, the neighbour of all tests. Other processes use it, too: only the group `gpus` uses its GPUs."""
     return fleet.take(_standing("bob", worker_id))
 
 
@@ -187,13 +209,13 @@ def tenant(request: pytest.FixtureRequest, fleet: Fleet, fresh_name: str) -> Ten
 
 @pytest.fixture(autouse=True)
 def _ahead(request: pytest.FixtureRequest, fleet: Fleet, worker_id: str) -> None:
-    """While a test runs, the tenants of the next ones are created; a file creates its own in its function `ahead`."""
+    """While a test runs, the tenants of the next ones are created; a file orders its own in its function `ahead`."""
     for item in _upcoming(request.node):
         _order_standing(fleet, item, worker_id)
         if item.get_closest_marker("fresh") is not None:
             fleet.order(_manifest(item, _name_of(item)))
-        if begin := getattr(getattr(item, "module", None), "ahead", None):
-            begin(fleet)
+        if begin := _ahead_of(item):
+            fleet.begin(begin)
 
 
 def _upcoming(item: pytest.Item) -> list[pytest.Item]:

@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -12,30 +11,24 @@ from e2e import commands, machine, tenants
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until
+from e2e.scenarios.core.shared import audited
 from e2e.tenants import Tenant
 
-CLASS = "e2e-audit"
+PRINTED = "e2e-printed"
 CANARY = f"canary-{uuid.uuid4().hex}"
 
 
 @cache
-def ahead(fleet: Fleet) -> list[Obj]:
-    """Two tenants, of classes that write to files on the plane's volume, and to stdout."""
-    wanted = []
-    for name, audit in (("files", {"level": "Request", "retain": True}), ("stdout", {"sink": "Stdout"})):
-        offered = f"{CLASS}-{name}"
-        fleet.offer(offered, audit=audit)
-        wanted.append(tenants.manifest(offered, gpus=0, tenant_class=offered))
-        fleet.order(wanted[-1])
-    return wanted
+def ahead(fleet: Fleet) -> Obj:
+    """A tenant of a class that writes its trail to stdout."""
+    return fleet.order_of_own_class(PRINTED, gpus=0, audit={"sink": "Stdout"})
 
 
 @pytest.fixture(scope="module")
-def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    files, stdout = (fleet.take(item) for item in ahead(fleet))
-    yield files, stdout
-    for tenant in (files, stdout):
-        fleet.leave(tenant.name)
+def both(fleet: Fleet) -> tuple[Tenant, Tenant]:
+    """A tenant whose trail is in files on the plane's volume, and one whose trail is printed."""
+    stdout, (files, _) = ahead(fleet), audited(fleet)
+    return fleet.take(files), fleet.take(stdout)
 
 
 def trail(tenant: Tenant, *options: str) -> list[dict[str, Any]]:

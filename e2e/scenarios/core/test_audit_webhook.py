@@ -3,110 +3,26 @@
 import base64
 import json
 import uuid
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
 
-import bulkhead
-from e2e import commands, machine, names, tenants, workloads
+from e2e import commands, machine, tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until
+from e2e.scenarios.core import receiver
+from e2e.scenarios.core.receiver import OTHER_PORT, PORT, SPACE
+from e2e.scenarios.core.shared import audited as ahead
 from e2e.tenants import Tenant
-from tests.kit.pki import Authority
-
-CLASS, SPACE, SECRET = "e2e-audited", "e2e-receiver", "e2e-receiver"
-PORT, OTHER_PORT = 8443, 8444
-HOST = "audit.example.org"
-# Prints one line for each event: path, user, verb, resource, name. Listens on a second port in the same way.
-_SERVER = """
-import json, ssl, sys, threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-class Receiver(BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        for each in body.get("items", ()):
-            target = each.get("objectRef", {})
-            words = self.headers["Authorization"], each["verb"], target.get("resource"), target.get("name")
-            line = " ".join((self.path.split("?")[0].rstrip("/"), *map(str, words)))
-            print(line + "\\n", end="", flush=True)  # one write, or lines of two requests mix
-        self.send_response(200); self.end_headers()
-    def log_message(self, *_): pass
-def listen(port):
-    server = ThreadingHTTPServer(("", port), Receiver)
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH); tls.load_cert_chain("/files/server.pem")
-    server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    server.serve_forever()
-threading.Thread(target=listen, args=(int(sys.argv[2]),), daemon=True).start()
-listen(int(sys.argv[1]))
-"""
-
-
-def receiver_pod() -> Obj:
-    command = ["python3", "/files/server.py", str(PORT), str(OTHER_PORT)]
-    image = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"
-    container: Obj = {"name": "receiver", "image": image, "imagePullPolicy": "Never", "command": command}
-    container |= {"volumeMounts": [{"name": "files", "mountPath": "/files"}]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "receiver", "namespace": SPACE, "labels": {"app": "receiver"}},
-        "spec": {
-            "containers": [container],
-            "volumes": [{"name": "files", "secret": {"secretName": "files"}}],
-            "terminationGracePeriodSeconds": 0,
-        },
-    }
-
-
-def credential(token: str) -> Obj:
-    meta = {"name": SECRET, "namespace": "bulkhead-shared"}
-    kind = {"apiVersion": "v1", "kind": "Secret", "type": "bulkhead.dev/audit-receiver"}
-    return kind | {"metadata": meta, "data": {"token": base64.b64encode(token.encode()).decode()}}
-
-
-@cache
-def ahead(fleet: Fleet) -> list[Obj]:
-    """A receiver, and two tenants of one class that send their trail there and to files; all of them begin to start."""
-    host, authority = fleet.host, Authority("receiver-ca")
-    cert, key = authority.issue("receiver", addresses=(HOST,))
-    host.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
-    files = {"server.pem": (cert + key).decode(), "server.py": _SERVER}
-    host.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "files", "namespace": SPACE}, "stringData": files})
-    host.apply(receiver_pod())
-    ports = [{"name": str(port), "port": port} for port in (PORT, OTHER_PORT)]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "receiver", "namespace": SPACE}}
-    address = host.apply(service | {"spec": {"selector": {"app": "receiver"}, "ports": ports}})["spec"]["clusterIP"]
-    host.apply(credential("first"))
-    webhook = {
-        "url": f"https://{HOST}:{PORT}/events/{{tenant}}",
-        "address": address,
-        "namespace": SPACE,
-        "secretName": SECRET,
-        "certificateAuthority": authority.pem.decode(),
-    }
-    # By mistake the same class offers the credential to its tenants: its type is never shared.
-    spec = host.get("TenantClass", "standard")["spec"] | {"audit": {"webhook": webhook}, "sharedSecrets": [{"name": SECRET}]}
-    host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}, "spec": spec})
-    fleet.discard("TenantClass", CLASS)
-    wanted = [tenants.manifest(f"e2e-audited-{letter}", gpus=0, tenant_class=CLASS) for letter in "ab"]
-    for manifest in wanted:
-        fleet.order(manifest)
-    return wanted
 
 
 @pytest.fixture(scope="module")
-def both(host: Api, fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
+def both(host: Api, fleet: Fleet) -> tuple[Tenant, Tenant]:
     """Two tenants of one class, with one receiver and with files."""
-    made = [fleet.take(manifest) for manifest in ahead(fleet)]
+    first, second = (fleet.take(manifest) for manifest in ahead(fleet))
     workloads.wait_running(host, "receiver", namespace=SPACE)
-    yield made[0], made[1]
-    for tenant in made:
-        fleet.leave(tenant.name)
-    host.delete("Secret", SECRET, "bulkhead-shared")
-    host.delete("Namespace", SPACE)
+    return first, second
 
 
 def received() -> list[list[str]]:
@@ -215,7 +131,7 @@ def test_no_tenant_has_the_credential(host: Api, both: tuple[Tenant, Tenant]) ->
 def test_another_credential_restarts_nothing(host: Api, both: tuple[Tenant, Tenant]) -> None:
     tenant = both[0]
     before = host.get("Pod", "plane-0", tenant.plane)
-    host.apply(credential("second"))
+    host.apply(receiver.credential("second"))
 
     def probe() -> None:
         tenants.hurry(host, tenant.name)
@@ -251,5 +167,5 @@ def test_a_receiver_that_is_gone_costs_events_and_no_request(host: Api, both: tu
     assert tenants.is_ready(host.get("Tenant", tenant.name))
     out = commands.bulkhead("audit", tenant.name, "--limit", "5000", "-o", "json", kubeconfig=machine.KUBECONFIG).out
     assert last in out
-    host.apply(receiver_pod())
+    host.apply(receiver.pod())
     arrives_sometime(tenant)

@@ -9,13 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from e2e import canaries, tenants, ways, workloads
+from e2e import canaries, ways, workloads
 from e2e.api import Api
 from e2e.canaries import Canaries
 from e2e.commands import kubectl
 from e2e.fleet import Fleet
 from e2e.poll import until
-from e2e.scenarios.core.shared import EVERYWHERE
 from e2e.scenarios.core.shared import with_every_address as ahead
 from e2e.tenants import Tenant
 
@@ -41,13 +40,12 @@ def listening(host: Api) -> Iterator[Canaries]:
 
 
 @pytest.fixture(scope="module")
-def outbound(fleet: Fleet) -> Iterator[Tenant]:
-    """A tenant of a class that allows every address: what stays closed, no list has to name."""
+def outbound(fleet: Fleet) -> Tenant:
+    """A tenant of a class that allows every address: what stays closed, no list has to name. The last test deletes it."""
     tenant = fleet.take(ahead(fleet))
     tenant.api.apply(workloads.pod("home", canaries.listener(*OWN_PORTS.values())))
     workloads.wait_running(tenant.api, "home")
-    yield tenant
-    tenant.api.delete("Pod", "home", "default", grace=0)
+    return tenant
 
 
 def test_no_plane_connects_to_the_host_whatever_its_admin_says(host: Api, outbound: Tenant, listening: Canaries) -> None:
@@ -85,15 +83,14 @@ def heard(tenant: Tenant) -> dict[str, set[str]]:
 
 
 def test_a_pod_reaches_the_host_nowhere_also_while_its_tenant_is_deleted(
-    host: Api, fleet: Fleet, alice: Tenant, listening: Canaries, fresh_name: str
+    host: Api, outbound: Tenant, alice: Tenant, listening: Canaries
 ) -> None:
     """Policies go last: until a pod's last moment, nothing of what it sends arrives."""
-    fleet.order(tenants.manifest(fresh_name, gpus=0, tenant_class=EVERYWHERE))
-    tenant = fleet.take(tenants.manifest(fresh_name, gpus=0, tenant_class=EVERYWHERE))
+    tenant = outbound
     alice.api.apply(workloads.pod("neighbour", canaries.listener(canaries.PORT)))
-    tenant.api.apply(workloads.pod("home", canaries.listener(canaries.PORT)))
+    tenant.api.apply(workloads.pod("hearing", canaries.listener(canaries.PORT)))
     neighbour = str(workloads.wait_running(alice.api, "neighbour")["status"]["podIP"])
-    home = str(workloads.wait_running(tenant.api, "home")["status"]["podIP"])
+    home = str(workloads.wait_running(tenant.api, "hearing")["status"]["podIP"])
     places = [
         *listening.places.values(),
         *canaries.host_ports(host).values(),
@@ -107,7 +104,7 @@ def test_a_pod_reaches_the_host_nowhere_also_while_its_tenant_is_deleted(
     prober = str(workloads.wait_running(tenant.api, "prober")["status"]["podIP"])
 
     def at_home() -> None:
-        printed = kubectl(tenant.kubeconfig, "logs", "home", "--tail=-1").out
+        printed = kubectl(tenant.kubeconfig, "logs", "hearing", "--tail=-1").out
         workloads.expect(prober in canaries.clients(printed), "not heard at home")
 
     until("the prober to be heard by its own tenant", at_home, seconds=30)

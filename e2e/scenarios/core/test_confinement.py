@@ -1,18 +1,18 @@
 """A tenant's containers as the node's kernel sees them: filtered system calls, a limit of processes, user namespaces."""
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from e2e import names, workloads
+from e2e import machine, names, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
 from e2e.fleet import Fleet
+from e2e.poll import until
 from e2e.tenants import Tenant
 
-CLASS, PREFERRING = "e2e-confined", "e2e-preferring"
+CLASS = "e2e-confined"
 # The control group of a pod, in either version of cgroups; the limit applies to all its containers together.
 GROUPS = ("pids/bulkhead/kubepods/**/pod{uid}/pids.max", "bulkhead/kubepods/**/pod{uid}/pids.max")
 
@@ -25,18 +25,22 @@ def ahead(fleet: Fleet) -> Obj:
 
 
 @pytest.fixture(scope="module")
-def confined(fleet: Fleet) -> Iterator[Tenant]:
-    yield fleet.take(ahead(fleet))
-    fleet.leave(CLASS)
+def confined(fleet: Fleet) -> Tenant:
+    return fleet.take(ahead(fleet))
 
 
-@pytest.fixture(scope="module")
-def preferring(fleet: Fleet) -> Iterator[Tenant]:
-    """A tenant of a class that prefers user namespaces, with the real node alone: simulated ones report nothing."""
+@pytest.fixture
+def preferring(fleet: Fleet, confined: Tenant) -> Tenant:
+    """The same tenant, whose class now prefers user namespaces, with the real node alone: simulated ones report nothing."""
     isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {}) | {"preferUserNamespaces": True}
-    nodes = {"selector": dict(workloads.REAL)}
-    yield fleet.take(fleet.order_of_own_class(PREFERRING, gpus=0, isolation=isolation, nodes=nodes))
-    fleet.leave(PREFERRING)
+    fleet.offer(CLASS, isolation=isolation, nodes={"selector": dict(workloads.REAL)})
+
+    def alone() -> None:
+        shown = [node["metadata"]["name"] for node in confined.api.list("Node")]
+        workloads.expect(shown == [machine.NODE], f"{shown}")
+
+    until("the tenant to see the real node alone", alone, seconds=60)
+    return confined
 
 
 def inside(tenant: Tenant, pod: str, command: str) -> str:

@@ -3,13 +3,13 @@
 import json
 import socket
 
-import pytest
-
 import bulkhead
 from e2e import machine, names, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
+from e2e.fleet import Fleet
 from e2e.poll import holds, until
+from e2e.scenarios.core.shared import of_the_controller as ahead
 from e2e.tenants import Tenant
 
 CONTROLLER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:bulkhead-controller"
@@ -156,9 +156,9 @@ def memory_kib(host: Api) -> int:
     return max(machine.rss_kib(item.pid) for uid in uids for item in machine.processes_of_pod(uid, "controller"))
 
 
-@pytest.mark.fresh(gpus=1)
-def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: Tenant, tenant: Tenant) -> None:
-    before = restarts(host)
+def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: Tenant, fleet: Fleet) -> None:
+    hostile, _ = ahead(fleet)
+    tenant, before = fleet.take(hostile), restarts(host)
     spec = workloads.pod_spec(("python3", "-c", ENDLESS), ports=[8443])
     spec["containers"][0] |= {"image": IMAGE, "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}  # noqa: S108 - its own
     spec["volumes"] = [{"name": "tmp", "emptyDir": {}}]

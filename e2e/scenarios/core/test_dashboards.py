@@ -5,7 +5,6 @@ and the two tenants of this file.
 """
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,28 +32,26 @@ INSTEAD = {"$__rate_interval": "1m", "$tenant": ".+"}
 
 
 @cache
-def ahead(fleet: Fleet) -> dict[str, Obj]:
+def ahead(fleet: Fleet) -> list[Obj]:
     """Two tenants of a cohort, as in the demo."""
     quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
     fleet.offer(CLASS, scheduling={"gangs": True}, quota=quota)
     fleet.lend(COHORT, {"reclaim": {"minRuntime": "0s", "within": "30s"}})
     own = {"cohort": COHORT, "resources": {GPU: {"nominal": NOMINAL}}}
-    wanted = {name: tenants.manifest(name, tenant_class=CLASS, quota=own) for name in (LENDER, BORROWER)}
-    for manifest in wanted.values():
+    wanted = [tenants.manifest(name, tenant_class=CLASS, quota=own) for name in (LENDER, BORROWER)]
+    for manifest in wanted:
         fleet.order(manifest)
     return wanted
 
 
 @pytest.fixture(scope="module")
-def lender(fleet: Fleet) -> Iterator[Tenant]:
-    yield fleet.take(ahead(fleet)[LENDER])
-    fleet.leave(LENDER)
+def lender(fleet: Fleet) -> Tenant:
+    return fleet.take(ahead(fleet)[0])
 
 
 @pytest.fixture(scope="module")
-def borrower(fleet: Fleet) -> Iterator[Tenant]:
-    yield fleet.take(ahead(fleet)[BORROWER])
-    fleet.leave(BORROWER)
+def borrower(fleet: Fleet) -> Tenant:
+    return fleet.take(ahead(fleet)[1])
 
 
 def load(lender: Tenant, borrower: Tenant) -> None:

@@ -1,32 +1,27 @@
 """A tenant's disruption budget that allows no eviction blocks an admin's drain until the class's deadline, and no longer."""
 
 from collections.abc import Iterator
-from functools import cache
 
 import pytest
 
-from e2e import workloads
+from e2e import tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.poll import until
+from e2e.scenarios.core.shared import DRAIN_SECONDS as DEADLINE
+from e2e.scenarios.core.shared import of_its_own_class as ahead
 from e2e.tenants import Tenant
 
-CLASS = "e2e-drained"
 DRAINED = "bulkhead.dev/drained"
-DEADLINE = 8
 
 
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    """A tenant of a class whose budgets block a drain for some seconds."""
-    nodes = fleet.host.get("TenantClass", "standard")["spec"].get("nodes", {})
-    return fleet.order_of_own_class(CLASS, gpus=1, nodes=nodes | {"drainDeadline": f"{DEADLINE}s"})
-
-
-@pytest.fixture(scope="module")
-def guarded(fleet: Fleet) -> Iterator[Tenant]:
-    yield fleet.take(ahead(fleet))
-    fleet.leave(CLASS)
+@pytest.fixture
+def guarded(host: Api, fleet: Fleet) -> Iterator[Tenant]:
+    """A tenant whose budgets block a drain for some seconds; it leaves no pods."""
+    tenant = fleet.take(ahead(fleet))
+    yield tenant
+    tenant.api.delete("Deployment", "web", "default")
+    tenants.empty(host, tenant)
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 """Edits of a Tenant: a refused edit changes nothing on the host, and objects in use cannot be deleted."""
 
-from collections.abc import Iterator
-from functools import cache
-
 import pytest
 
 from e2e import tenants, workloads
@@ -10,25 +7,16 @@ from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.names import GPU
 from e2e.poll import holds, until
+from e2e.scenarios.core.shared import OWN_CLASS as NAME
+from e2e.scenarios.core.shared import of_its_own_class as ahead
 from e2e.tenants import Tenant
 
-NAME = "e2e-edited"
 LIMIT = 2
 
 
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    """A tenant of a class of its own."""
-    return fleet.order_of_own_class(NAME, gpus=LIMIT)
-
-
-@pytest.fixture
-def tenant(fleet: Fleet) -> Iterator[Tenant]:
-    yield fleet.take(ahead(fleet))
-    fleet.leave(NAME)
-
-
-def test_an_edit_that_is_refused_changes_nothing_and_its_class_stays(host: Api, tenant: Tenant) -> None:
+def test_an_edit_that_is_refused_changes_nothing_and_its_class_stays(host: Api, fleet: Fleet) -> None:
+    tenant = fleet.take(ahead(fleet))
+    tenants.give_quota(host, NAME, {"resources": {GPU: {"nominal": LIMIT}}})
     before = runs(host, tenant)
     quota = {"cohort": "demoo", "resources": {GPU: {"nominal": 0}}}
     host.patch("Tenant", NAME, {"spec": {"quota": quota, "isolation": {"userNamespaces": True}}})

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any
 
 import pytest
@@ -13,10 +12,12 @@ from e2e.fleet import Fleet
 from e2e.install import SLICES
 from e2e.names import GPU
 from e2e.poll import NotYetError, until
+from e2e.scenarios.core.shared import PAIR, join
+from e2e.scenarios.core.shared import in_a_cohort as ahead
 from e2e.tenants import Tenant
 
-CLASS = COHORT = "e2e-flavors"
-FIRST, SECOND = "e2e-kinds", "e2e-mate"
+COHORT = "e2e-flavors"
+FIRST, SECOND = PAIR
 KIND = "example.org/gpu-kind"
 # The kind of each simulated node. No tenant has a quota of the third kind.
 FAST, SLOW, OTHER = "fast", "slow", "other"
@@ -43,40 +44,26 @@ def _slice(host: Api, count: str | None) -> None:
     host.patch("Node", SLICED, changed, subresource="status")
 
 
-@cache
-def ahead(fleet: Fleet) -> list[Obj]:
+@pytest.fixture(scope="module")
+def both(fleet: Fleet) -> list[Tenant]:
     """One tenant prefers fast GPUs, may borrow only those, and has slices; the other lends everything at once."""
-    quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"]
-    resources = quota["resources"] | {SLICES: {"maxNominal": OF_NODE}}
-    fleet.offer(CLASS, gpuResources=[GPU, SLICES], quota=quota | {"cohorts": [COHORT], "resources": resources})
     kinds = [{"name": kind, "resource": GPU, "nodeLabels": {KIND: kind}} for kind in KINDS]
     rules = {"flavors": kinds, "reclaim": {"minRuntime": "0s", "within": "30s"}}
-    fleet.lend(COHORT, rules)
-    wanted = []
-    for name, slow, slices in ((FIRST, {"borrowingLimit": 0}, 2), (SECOND, {}, 0)):
+    resources = []
+    for slow, slices in (({"borrowingLimit": 0}, 2), ({}, 0)):
         flavors = [{"name": FAST, "nominal": OWN}, {"name": SLOW, "nominal": OWN} | slow]
-        resources = {GPU: {"nominal": 2 * OWN, "flavors": flavors}, SLICES: {"nominal": slices}}
-        wanted.append(tenants.manifest(name, tenant_class=CLASS, quota={"cohort": COHORT, "resources": resources}))
-        fleet.order(wanted[-1])
-    return wanted
-
-
-@pytest.fixture(scope="module")
-def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    first, second = (fleet.take(item) for item in ahead(fleet))
-    yield first, second
-    for name in (FIRST, SECOND):
-        fleet.leave(name)
+        resources.append({GPU: {"nominal": 2 * OWN, "flavors": flavors}, SLICES: {"nominal": slices}})
+    return join(fleet, ahead(fleet), COHORT, rules, resources)
 
 
 @pytest.fixture
-def first(both: tuple[Tenant, Tenant]) -> Tenant:
+def first(both: list[Tenant]) -> Tenant:
     """The tenant with slices."""
     return both[0]
 
 
 @pytest.fixture
-def second(both: tuple[Tenant, Tenant]) -> Tenant:
+def second(both: list[Tenant]) -> Tenant:
     """The tenant that lends."""
     return both[1]
 

@@ -6,7 +6,6 @@ it is already built.
 
 import json
 import sys
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -37,12 +36,11 @@ def ahead(fleet: Fleet) -> Obj:
 
 
 @pytest.fixture(scope="module")
-def frank(fleet: Fleet) -> Iterator[Tenant]:
+def frank(fleet: Fleet) -> Tenant:
     kueue.import_image(lambda text: print(text, file=sys.stderr))
     tenant = fleet.take(ahead(fleet))
     kueue.install(tenant.kubeconfig)
-    yield tenant
-    fleet.leave(NAME)
+    return tenant
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
 """Pods with as many node constraints as an API server accepts: refused with a message, and harmless for the controller."""
 
 from collections.abc import Iterator
-from functools import cache
 
 import pytest
 
 from e2e import machine, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
-from e2e.names import GPU, SYSTEM_NAMESPACE
+from e2e.names import SYSTEM_NAMESPACE
 from e2e.poll import until
+from e2e.scenarios.core.shared import of_the_controller as ahead
 from e2e.tenants import Tenant
 
-CLASS = COHORT = "e2e-large"
-NAME = "e2e-large-pods"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ALLOWED = 3072
 PODS = 30
@@ -21,21 +19,11 @@ PODS = 30
 MOST_MORE_KIB = 128 * 1024
 
 
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    """A tenant in a cohort, so that the ledger watches all pods of the host; it has no GPU."""
-    quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
-    fleet.offer(CLASS, quota=quota)
-    manifest = tenants.manifest(NAME, tenant_class=CLASS, quota={"cohort": COHORT, "resources": {GPU: {"nominal": 0}}})
-    fleet.order(manifest)
-    return manifest
-
-
 @pytest.fixture(scope="module")
-def poor(fleet: Fleet) -> Iterator[Tenant]:
+def poor(fleet: Fleet) -> Tenant:
     """The tenant without a GPU."""
-    yield fleet.take(ahead(fleet))
-    fleet.leave(NAME)
+    _, manifest = ahead(fleet)
+    return fleet.take(manifest)
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """One ledger for two tenants of a cohort: idle quota is lent and reclaimed, gangs start whole, and users read why pods wait."""
 
 from collections.abc import Iterator
-from functools import cache
 
 import pytest
 
@@ -10,42 +9,34 @@ from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.names import GPU
 from e2e.poll import holds, until
+from e2e.scenarios.core.shared import in_a_cohort as ahead
+from e2e.scenarios.core.shared import join
 from e2e.tenants import Tenant
 
-CLASS = COHORT = "e2e-ledger"
-OWNER, BORROWER = "e2e-owner", "e2e-borrower"
+COHORT = "e2e-ledger"
+LENDING = {"reclaim": {"minRuntime": "0s", "within": "30s"}}
 NOMINAL = 8  # GPUs of each of the two tenants: one simulated node
 
 
-@cache
-def ahead(fleet: Fleet) -> dict[str, Obj]:
-    """Two tenants of a cohort whose rules are short enough for a test, of a class that lets them join it and run gangs.
+@pytest.fixture(scope="module")
+def both(fleet: Fleet) -> list[Tenant]:
+    """Two tenants of a cohort whose rules are short enough for a test.
 
     The minimum runtime is zero. With one second, an older pod would be the victim while the newest had not run for that long.
     """
-    quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
-    fleet.offer(CLASS, scheduling={"gangs": True}, quota=quota)
-    rules = {"reclaim": {"minRuntime": "0s", "within": "30s"}}
-    fleet.lend(COHORT, rules)
-    own = {"cohort": COHORT, "resources": {GPU: {"nominal": NOMINAL}}}
-    wanted = {name: tenants.manifest(name, tenant_class=CLASS, quota=own) for name in (OWNER, BORROWER)}
-    for manifest in wanted.values():
-        fleet.order(manifest)
-    return wanted
+    return join(fleet, ahead(fleet), COHORT, LENDING, [{GPU: {"nominal": NOMINAL}}] * 2)
 
 
-@pytest.fixture(scope="module")
-def owner(fleet: Fleet) -> Iterator[Tenant]:
+@pytest.fixture
+def owner(both: list[Tenant]) -> Tenant:
     """A tenant whose quota is idle at first."""
-    yield fleet.take(ahead(fleet)[OWNER])
-    fleet.leave(OWNER)
+    return both[0]
 
 
-@pytest.fixture(scope="module")
-def borrower(fleet: Fleet) -> Iterator[Tenant]:
+@pytest.fixture
+def borrower(both: list[Tenant]) -> Tenant:
     """A tenant that wants more than its own quota."""
-    yield fleet.take(ahead(fleet)[BORROWER])
-    fleet.leave(BORROWER)
+    return both[1]
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +106,7 @@ def test_what_no_quota_of_the_cohort_suffices_for_reads_why_with_numbers(owner: 
     assert "4" in said["message"]
     assert "16" in said["message"], said
     assert owner.name not in said["message"]
-    told = commands.bulkhead("why", BORROWER, "more", kubeconfig=machine.KUBECONFIG)
+    told = commands.bulkhead("why", borrower.name, "more", kubeconfig=machine.KUBECONFIG)
     assert "QuotaExceeded" in told.out
 
 

@@ -1,30 +1,11 @@
 """A plane whose volume is lost comes up empty: this is reported, nothing on the host is deleted, and an admin decides."""
 
-from collections.abc import Iterator
-from functools import cache
-
-import pytest
-
 from e2e import commands, machine, tenants, workloads
-from e2e.api import Api, Obj
+from e2e.api import Api
 from e2e.fleet import Fleet
 from e2e.poll import until
-from e2e.tenants import Tenant
-
-NAME = "e2e-lost"
-
-
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    wanted = tenants.manifest(NAME, gpus=0)
-    fleet.order(wanted)
-    return wanted
-
-
-@pytest.fixture(scope="module")
-def losing(fleet: Fleet) -> Iterator[Tenant]:
-    yield fleet.take(ahead(fleet))
-    fleet.leave(NAME)
+from e2e.scenarios.core.shared import DAMAGED as NAME
+from e2e.scenarios.core.shared import damaged as ahead
 
 
 def uid_of(host: Api) -> str:
@@ -39,7 +20,8 @@ def accept(*options: str) -> commands.Outcome:
     return commands.bulkhead("tenant", "accept-data", NAME, *options, kubeconfig=machine.KUBECONFIG, check=False, seconds=180)
 
 
-def test_a_lost_volume_is_said_and_costs_the_host_nothing_until_it_is_accepted(host: Api, losing: Tenant) -> None:
+def test_a_lost_volume_is_said_and_costs_the_host_nothing_until_it_is_accepted(host: Api, fleet: Fleet) -> None:
+    losing = fleet.take(ahead(fleet))
     losing.api.create(workloads.pod("stays"))
     virtual = workloads.wait_running(losing.api, "stays")
     runs = workloads.host_pod_of(host, virtual, losing.work)["metadata"]

@@ -12,12 +12,14 @@ from e2e import commands, machine, names, tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, holds, until
+from e2e.scenarios.core.shared import AUDITED
+from e2e.scenarios.core.shared import audited as ahead
 from e2e.tenants import Tenant
 from tests.kit.dex import Dex, running
 from tests.kit.people import Browser
 from workstation.hostcluster.component import NODE_ADDRESS
 
-CLASS, OURS, THEIRS = "e2e-oidc", "e2e-oidc-a", "e2e-oidc-b"
+OURS, THEIRS = f"{AUDITED}-a", f"{AUDITED}-b"
 ADA = "corp:ada@example.org"
 ADMINS = [{"kind": "Group", "name": "corp:platform"}]
 _TAKEN_OVER = 200.0
@@ -48,21 +50,17 @@ def way(name: str, namespace: str, label: str, value: str) -> Obj:
 
 
 @pytest.fixture(scope="module")
-def both(host: Api, fleet: Fleet, dex: Dex) -> Iterator[tuple[Tenant, Tenant]]:
-    """Two tenants of a class with this provider, and with another that does not exist."""
+def both(host: Api, fleet: Fleet, dex: Dex) -> tuple[Tenant, Tenant]:
+    """Two tenants whose class has this provider from now on, and another that does not exist."""
     corp: Obj = {"name": "corp", "url": dex.url, "certificateAuthority": dex.ca, "audiences": ["bulkhead-{tenant}"]}
     corp |= {"claims": {"username": "email", "groups": "groups"}}
     silent = {"name": "silent", "url": f"https://{NODE_ADDRESS}:9/dex", "audiences": ["x"], "everyTenant": True}
-    spec = host.get("TenantClass", "standard")["spec"] | {"access": {"issuers": [corp, silent]}}
-    host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}, "spec": spec})
-    access = {"admins": ADMINS, "oidc": [{"issuer": "corp"}]}
-    wanted = [tenants.manifest(name, gpus=0, tenant_class=CLASS, access=access) for name in (OURS, THEIRS)]
-    for manifest in wanted:
-        fleet.order(manifest)
-    yield fleet.take(wanted[0]), fleet.take(wanted[1])
-    for name in (OURS, THEIRS):
-        fleet.leave(name)
-    fleet.discard("TenantClass", CLASS)
+    ours, theirs = (fleet.take(manifest) for manifest in ahead(fleet))
+    host.patch("TenantClass", AUDITED, {"spec": {"access": {"issuers": [corp, silent]}}})
+    for tenant in (ours, theirs):
+        host.patch("Tenant", tenant.name, {"spec": {"access": {"admins": ADMINS, "oidc": [{"issuer": "corp"}]}}})
+    tenants.wait_ready(host, [OURS, THEIRS])
+    return ours, theirs
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Limits hold: under concurrent creates, after pods end, when the limit changes, and for what a tenant does not mention."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import pytest
 
@@ -10,19 +10,24 @@ from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.names import GPU
 from e2e.poll import holds, until
+from e2e.scenarios.core.shared import of_its_own_class as ahead
 from e2e.tenants import Tenant
 
 LIMIT = 4
-THOUSANDS = "e2e-thousands"
+SHARE = {"cpu": {"nominal": 2}, "memory": {"nominal": "8192Mi"}, "requests.storage": {"nominal": "1Gi"}}
 
 
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    """A tenant of a class without a limit of GPUs."""
-    return fleet.order_of_own_class(THOUSANDS, gpus=1000, quota={})
+@pytest.fixture
+def tenant(request: pytest.FixtureRequest, host: Api, fleet: Fleet) -> Iterator[Tenant]:
+    """A tenant with the quota that the test names by `@pytest.mark.quota`; it has no pods, and leaves none."""
+    found = fleet.take(ahead(fleet))
+    (mark,) = request.node.iter_markers("quota")
+    tenants.give_quota(host, found.name, mark.kwargs)
+    yield found
+    tenants.empty(host, found)
 
 
-@pytest.mark.fresh(gpus=LIMIT)
+@pytest.mark.quota(resources={GPU: {"nominal": LIMIT}})
 def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, tenant: Tenant) -> None:
     wanted = [f"one-{number}" for number in range(10)]
     spec = workloads.pod_spec(gpus=1, where=workloads.SIMULATED)
@@ -64,22 +69,20 @@ def still(host: Api, tenant: Tenant) -> dict[str, str]:
     }
 
 
-def test_a_pod_larger_than_what_is_left_waits_and_a_smaller_one_runs(host: Api, bob: Tenant) -> None:
-    sizes = {"first": 4, "too-big": 4, "fits": 2}
-    for name, gpus in sizes.items():
-        bob.api.create(workloads.pod(name, workloads.pod_spec(gpus=gpus, where=workloads.SIMULATED)))
+@pytest.mark.quota(resources={GPU: {"nominal": 6}})
+def test_a_pod_larger_than_what_is_left_waits_and_a_smaller_one_runs(host: Api, tenant: Tenant) -> None:
+    for name, gpus in {"first": 4, "too-big": 4, "fits": 2}.items():
+        tenant.api.create(workloads.pod(name, workloads.pod_spec(gpus=gpus, where=workloads.SIMULATED)))
         if name == "too-big":
-            workloads.wait_refused(bob.api, name, "QuotaExceeded")
+            workloads.wait_refused(tenant.api, name, "QuotaExceeded")
         else:
-            workloads.wait_running(bob.api, name)
-    within_limit(host, bob, 6)
-    bob.api.delete("Pod", "first", "default", grace=0)
-    workloads.wait_running(bob.api, "too-big")
-    for name in sizes:
-        bob.api.delete("Pod", name, "default", grace=0)
+            workloads.wait_running(tenant.api, name)
+    within_limit(host, tenant, 6)
+    tenant.api.delete("Pod", "first", "default", grace=0)
+    workloads.wait_running(tenant.api, "too-big")
 
 
-@pytest.mark.fresh(quota={"objects": {"pods": 100}})
+@pytest.mark.quota(objects={"pods": 100})
 def test_a_tenant_whose_quota_names_no_gpus_has_none(host: Api, tenant: Tenant) -> None:
     names = [f"greedy-{number}" for number in range(3)]
     for name in names:
@@ -99,12 +102,11 @@ def test_a_tenant_whose_quota_names_no_gpus_has_none(host: Api, tenant: Tenant) 
     until("quota, status and nodes to say none", none, seconds=30)
 
 
-def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(host: Api, fleet: Fleet) -> None:
-    tenant = fleet.take(ahead(fleet))
+@pytest.mark.quota(resources={GPU: {"nominal": 1000}})
+def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(host: Api, tenant: Tenant) -> None:
     tenant.api.create(workloads.pod("one", workloads.pod_spec(gpus=1, where=workloads.SIMULATED)))
     workloads.wait_running(tenant.api, "one")
     until("the status to show it", lambda: status_shows(host, tenant.name, "1/1000"), seconds=60)
-    fleet.leave(tenant.name)
 
 
 def asking(name: str, **requests: str) -> Obj:
@@ -114,10 +116,7 @@ def asking(name: str, **requests: str) -> Obj:
     return workloads.pod(name, spec)
 
 
-SHARE = {"cpu": {"nominal": 2}, "memory": {"nominal": "8192Mi"}, "requests.storage": {"nominal": "1Gi"}}
-
-
-@pytest.mark.fresh(quota={"resources": SHARE})
+@pytest.mark.quota(resources=SHARE)
 def test_a_tenant_without_gpus_has_its_share_of_cpu_memory_and_storage_and_no_more(host: Api, tenant: Tenant) -> None:
     for name, requests, reason, said in (
         ("two", {"cpu": "2001m"}, "QuotaExceeded", "asked for 2001m cpu"),

@@ -1,7 +1,6 @@
 """Drift: the controller's objects return after a deletion, and the tenant works as before."""
 
 import ipaddress
-from functools import cache
 
 import pytest
 
@@ -10,6 +9,7 @@ from e2e.api import Api, Obj
 from e2e.commands import kubectl
 from e2e.fleet import Fleet
 from e2e.poll import until
+from e2e.scenarios.core.shared import damaged as ahead
 from e2e.tenants import Tenant
 
 # The two copies of the key that encrypts the plane's data: neither returns if both are deleted.
@@ -27,13 +27,6 @@ KINDS = (
     "StatefulSet",
     "Secret",
 )
-
-
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    wanted = tenants.manifest("e2e-drift", gpus=2)
-    fleet.order(wanted)
-    return wanted
 
 
 @pytest.fixture(scope="module")

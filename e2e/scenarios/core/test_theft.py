@@ -4,7 +4,6 @@ Each attack is tried as it was found, next to the same situation with an honest 
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 import pytest
 
@@ -13,10 +12,11 @@ from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.names import GPU
 from e2e.poll import holds, until
+from e2e.scenarios.core.shared import in_a_cohort as ahead
+from e2e.scenarios.core.shared import join
 from e2e.tenants import Tenant
 
-CLASS = COHORT = "e2e-theft"
-LENDER, THIEF = "e2e-lender", "e2e-thief"
+COHORT = "e2e-theft"
 KIND = "example.org/theft-kind"
 FAST, SLOW = "fast", "slow"
 KINDS = {"gpu-sim-0": FAST, "gpu-sim-1": SLOW, "gpu-sim-2": SLOW}
@@ -39,43 +39,30 @@ def _label(host: Api, kinds: Mapping[str, str | None]) -> None:
         host.patch("Node", node, {"metadata": {"labels": {KIND: kind}}})
 
 
-@cache
-def ahead(fleet: Fleet) -> list[Obj]:
+@pytest.fixture(scope="module")
+def both(fleet: Fleet) -> list[Tenant]:
     """One tenant with all three nodes, and one that has nothing and borrows."""
-    quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
-    fleet.offer(CLASS, scheduling={"gangs": True}, quota=quota)
     kinds = [{"name": kind, "resource": GPU, "nodeLabels": {KIND: kind}} for kind in (FAST, SLOW)]
     rules = {
         "flavors": kinds,
         "reclaim": {"minRuntime": "0s", "within": "30s"},
         "gangs": {"bindWithin": f"{BIND_WITHIN}s"},
     }
-    fleet.lend(COHORT, rules)
-    wanted = []
-    for name, fast, slow in ((LENDER, OF_NODE, 2 * OF_NODE), (THIEF, 0, 0)):
+    resources = []
+    for fast, slow in ((OF_NODE, 2 * OF_NODE), (0, 0)):
         flavors = [{"name": FAST, "nominal": fast}, {"name": SLOW, "nominal": slow}]
-        own = {"cohort": COHORT, "resources": {GPU: {"nominal": fast + slow, "flavors": flavors}}}
-        wanted.append(tenants.manifest(name, tenant_class=CLASS, quota=own))
-        fleet.order(wanted[-1])
-    return wanted
-
-
-@pytest.fixture(scope="module")
-def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    lender, thief = (fleet.take(item) for item in ahead(fleet))
-    yield lender, thief
-    for name in (LENDER, THIEF):
-        fleet.leave(name)
+        resources.append({GPU: {"nominal": fast + slow, "flavors": flavors}})
+    return join(fleet, ahead(fleet), COHORT, rules, resources)
 
 
 @pytest.fixture
-def lender(both: tuple[Tenant, Tenant]) -> Tenant:
+def lender(both: list[Tenant]) -> Tenant:
     """The tenant with the GPUs."""
     return both[0]
 
 
 @pytest.fixture
-def thief(both: tuple[Tenant, Tenant]) -> Tenant:
+def thief(both: list[Tenant]) -> Tenant:
     """The tenant without GPUs."""
     return both[1]
 
