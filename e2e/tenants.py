@@ -150,9 +150,17 @@ def create(host: Api, name: str, *, gpus: int = 8, seconds: float = 120.0, **spe
 
 
 def give_quota(host: Api, name: str, quota: Obj) -> None:
-    """Give a tenant this quota instead of the one that it has, and wait until it counts."""
+    """Give a tenant this quota instead of the one that it has, and wait until the host counts by it."""
     host.patch("Tenant", name, {"spec": {"quota": _instead(host.get("Tenant", name)["spec"].get("quota") or {}, quota)}})
     wait_ready(host, [name])
+
+    def counted() -> None:
+        for found in host.list("ResourceQuota", names.work_namespace(name)):
+            expect(
+                found.get("status", {}).get("hard") == found["spec"]["hard"], f"{found['metadata']['name']} is not yet counted"
+            )
+
+    until(f"the host to count by the quota of {name}", counted, seconds=30, interval=0.1)
 
 
 def _instead(former: Obj, wanted: Obj) -> Obj:

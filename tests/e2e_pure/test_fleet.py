@@ -151,12 +151,21 @@ def test_another_process_keeps_the_tenant_that_both_use(host: Recorder, tmp_path
     ],
 )
 def test_a_quota_takes_the_place_of_all_of_the_former(former: dict[str, Any], wanted: dict[str, Any]) -> None:
+    asked: list[str] = []
+
     class Host:
         def __init__(self) -> None:
             self.tenant: dict[str, Any] = {"metadata": {"generation": 1}, "spec": {"class": "standard", "quota": former}}
 
         def get(self, *_: str) -> dict[str, Any]:
             return self.tenant
+
+        def list(self, _kind: str, namespace: str) -> list[dict[str, Any]]:
+            assert namespace == "bh-one-work"
+            asked.append(namespace)
+            hard = {"pods": "9"}
+            counted = {"metadata": {"name": "tenant-quota"}, "spec": {"hard": hard}, "status": {"hard": hard}}
+            return [counted | ({} if len(asked) > 1 else {"status": {}})]
 
         def patch(self, _kind: str, _name: str, body: dict[str, Any]) -> None:
             self.tenant = merged(self.tenant, body)
@@ -166,6 +175,7 @@ def test_a_quota_takes_the_place_of_all_of_the_former(former: dict[str, Any], wa
     host = Host()
     tenants.give_quota(host, "one", wanted)  # type: ignore[arg-type]
     assert host.tenant["spec"] == {"class": "standard", "quota": wanted}
+    assert len(asked) == 2, "the host has counted by it"
 
 
 def merged(target: Any, patch: Any) -> Any:
