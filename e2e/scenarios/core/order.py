@@ -13,9 +13,9 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "gpus": (
         "test_newcomer",
         "test_console",
+        "test_dedicated",
         "test_nodes",
         "test_python_client::test_the_example_runs_a_gpu_pod_and_streams_its_logs",
-        "test_dedicated",
         # A pair of tenants in a cohort (`shared.in_a_cohort`). The first counts all that its tenants ever used.
         "test_flavors",
         "test_ledger",

@@ -17,8 +17,9 @@ POOL = "scenario.example/pool"
 @pytest.fixture
 def pool(host: Api) -> Iterator[list[str]]:
     """Two simulated nodes with a label of their own, which is removed at the end, and a class that dedicates nodes."""
-    nodes = idle(host)[:2]
-    assert len(nodes) > 1, "two simulated nodes without pods of tenants are needed: `bulkhead host up --simulated-nodes 6`"
+    nodes = until(
+        "two simulated nodes without pods of tenants: `bulkhead host up --simulated-nodes 6`", lambda: two(host), seconds=60
+    )
     standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
     offer = standard["spec"] | {"nodes": standard["spec"]["nodes"] | {"maxDedicated": len(nodes)}}
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": offer})
@@ -29,11 +30,16 @@ def pool(host: Api) -> Iterator[list[str]]:
     host.delete("TenantClass", CLASS)
 
 
-def idle(host: Api) -> list[str]:
-    """The simulated nodes on which no tenant has a pod; a host that was already up may run the demo's tenants."""
+def two(host: Api) -> list[str]:
+    """Two simulated nodes on which no tenant has a pod.
+
+    Pods of an earlier test may be ending, and a host that was already up may run the demo's tenants.
+    """
     busy = {pod["spec"].get("nodeName") for pod in host.list("Pod", labels=names.TENANT)}
     nodes = [node["metadata"]["name"] for node in host.list("Node", labels="bulkhead.dev/simulated=true")]
-    return [name for name in nodes if name not in busy]
+    found = [name for name in nodes if name not in busy][:2]
+    workloads.expect(len(found) == 2, f"without: {found}")
+    return found
 
 
 def marked(host: Api, node: str) -> tuple[bool, bool]:
