@@ -35,7 +35,7 @@ def with_pod_groups(fleet: Fleet) -> Obj:
 
 @cache
 def with_every_address(fleet: Fleet) -> Obj:
-    """The manifest of a tenant of class that allows every address; its creation begins."""
+    """The manifest of a tenant of a class that allows every address; its creation begins."""
     isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {})
     return fleet.order_of_own_class(_EVERYWHERE, gpus=0, isolation=isolation | {"network": {"egressCIDRs": ["0.0.0.0/0"]}})
 
