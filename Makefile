@@ -43,8 +43,8 @@ PARTS := gpus people planes
 PART.gpus := dedicated drains flavors kueue large_pods ledger newcomer nodes own_scheduler podgroups quota slinky_worker tasks theft
 PART.people := access alerts audit audit_webhook console dashboards doctor exposure first_hour login metrics oidc preflight \
 	python_client tokens
-PART.planes := autoscaling bad_input canaries chaos_command confinement controller_rights deletion deletion_with_work edits egress isolation \
-	lost_data mirror node_ports plane_processes policies power_cut repair shared_volumes shares storage store_full
+PART.planes := autoscaling bad_input canaries chaos_command confinement controller_rights deletion deletion_with_work edits egress \
+	isolation lost_data mirror node_ports plane_processes policies power_cut repair shared_volumes shares storage store_full
 LISTED = $(if $(QUICK),$(QUICK.$(SUITE)),$(PART.$(PART)))
 CHOSEN = $(if $(QUICK)$(PART),$(foreach each,$(LISTED),e2e/scenarios/$(SUITE)/test_$(each).py),e2e/scenarios/$(SUITE))
 

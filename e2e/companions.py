@@ -1,6 +1,6 @@
 """Which process of tests creates a tenant that all of them use, and which deletes it.
 
-    enter: the first one of a run creates it, the others wait for that -> use -> leave: True for the last one, which deletes it
+    enter: the first one of a run creates it, the others wait for that -> use -> leave: the last one deletes it
 
 The kernel releases the files of a process that dies. This module knows nothing about tests or hosts.
 """

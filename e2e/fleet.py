@@ -9,6 +9,7 @@ Tenants that several tests use are ordered by a function (`begin`), and left tog
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from e2e import names, tenants
@@ -22,6 +23,8 @@ GONE_SECONDS = 150.0
 # A third of what planes request by themselves: with thirty of them, the node's cores would have no room for the pods of tests.
 _CPU = {"etcd": "8m", "apiServer": "15m", "controllerManager": "3m", "syncer": "7m"}
 
+Ahead = Callable[["Fleet"], Obj | list[Obj]]
+
 
 @dataclass(slots=True, eq=False)
 class Fleet:
@@ -32,7 +35,7 @@ class Fleet:
     _orders: dict[str, Future[Tenant]] = field(default_factory=dict, init=False)
     _left: list[str] = field(default_factory=list, init=False)
     _after: list[tuple[str, ...]] = field(default_factory=list, init=False)
-    _begun: dict[Callable[["Fleet"], Obj | list[Obj]], list[Obj]] = field(default_factory=dict, init=False)
+    _begun: dict[Ahead, list[Obj]] = field(default_factory=dict, init=False)
     _pool: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,7 +66,7 @@ class Fleet:
         if name not in self._orders:
             self._orders[name] = self._pool.submit(self._make, manifest)
 
-    def begin(self, ahead: Callable[["Fleet"], Obj | list[Obj]]) -> None:
+    def begin(self, ahead: Ahead) -> None:
         """Order the tenants whose manifests this function returns, once."""
         if ahead not in self._begun:
             found = ahead(self)
@@ -71,7 +74,7 @@ class Fleet:
             for manifest in self._begun[ahead]:
                 self.order(manifest)
 
-    def leave_all(self, ahead: Callable[["Fleet"], Obj | list[Obj]]) -> None:
+    def leave_all(self, ahead: Ahead) -> None:
         """Leave the tenants that `begin` ordered by this function."""
         for manifest in self._begun.pop(ahead, ()):
             self.leave(manifest["metadata"]["name"])
@@ -93,11 +96,11 @@ class Fleet:
     def close(self) -> None:
         """Delete the tenants that were ordered and not left, and wait until nothing of any tenant exists."""
         self._pool.shutdown(cancel_futures=True)
-        shared = {self.companions.name} if self.companions else set()
-        for name in self._orders.keys() - set(self._left) - shared:
+        everybodys = self.companions.name if self.companions else None
+        for name in self._orders.keys() - {*self._left, everybodys}:
             self.leave(name)
         if self.companions:
-            self.companions.leave(lambda: self.leave(*shared))
+            self.companions.leave(partial(self.leave, self.companions.name))
         rest = [text for name in dict.fromkeys(self._left) if (text := self._gone(name))]
         for kind, name, *namespace in self._after:
             self.host.delete(kind, name, *namespace)

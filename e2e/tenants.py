@@ -156,9 +156,8 @@ def give_quota(host: Api, name: str, quota: Obj) -> None:
 
     def counted() -> None:
         for found in host.list("ResourceQuota", names.work_namespace(name)):
-            expect(
-                found.get("status", {}).get("hard") == found["spec"]["hard"], f"{found['metadata']['name']} is not yet counted"
-            )
+            counts = found.get("status", {}).get("hard")
+            expect(counts == found["spec"]["hard"], f"{found['metadata']['name']} counts by {counts}")
 
     until(f"the host to count by the quota of {name}", counted, seconds=30, interval=0.1)
 

@@ -7,7 +7,7 @@ installs, the others wait for it. `order` says which tests may run at the same t
 import fcntl
 import sys
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from e2e import install, machine, names, tenants
 from e2e.api import Api, Obj
 from e2e.companions import Companions
-from e2e.fleet import Fleet
+from e2e.fleet import Ahead, Fleet
 from e2e.poll import NotYetError, until
 from e2e.scenarios.core.order import group_of, place_of, runs_alone
 from e2e.scenarios.turns import Turns
@@ -37,8 +37,6 @@ _NAME = pytest.StashKey[str]()
 _NOW = pytest.StashKey[pytest.Item]()
 _NEXT = pytest.StashKey[pytest.Item | None]()
 _FLEET = pytest.StashKey[Fleet]()
-
-Ahead = Callable[[Fleet], Obj | list[Obj]]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """Tenants that several files of the core suite use one after the other: each file leaves them without pods.
 
 The files that share a tenant belong to one group (`order`), and name its function `ahead`. The tenant is deleted after the last
-test of the group that does (`conftest`).
+test of the group that does (`conftest`). A function here returns manifests, and `Fleet.begin` orders their tenants.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ AUDITED = "e2e-audited"
 PAIR = ("e2e-one", "e2e-other")
 _PAIRED, _LARGE = "e2e-paired", "e2e-large"
 _COHORTS = ("e2e-flavors", "e2e-ledger", "e2e-theft")
-_SLICES = 7
+SLICES_OF_NODE = 7
 
 
 @cache
@@ -42,18 +42,15 @@ def with_every_address(fleet: Fleet) -> Obj:
 
 @cache
 def in_a_cohort(fleet: Fleet) -> list[Obj]:
-    """The manifests of two tenants that may run gangs, have slices and join the cohorts of tests; their creation begins.
+    """The manifests of two tenants that may run gangs, have slices and join the cohorts of tests.
 
     Each file says which cohort they join, and with which quotas (`tenants.give_quota`).
     """
     quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"]
-    resources = quota["resources"] | {SLICES: {"maxNominal": _SLICES}}
+    resources = quota["resources"] | {SLICES: {"maxNominal": SLICES_OF_NODE}}
     offered = quota | {"cohorts": list(_COHORTS), "resources": resources}
     fleet.offer(_PAIRED, gpuResources=[GPU, SLICES], scheduling={"gangs": True}, quota=offered)
-    wanted = [tenants.manifest(name, gpus=0, tenant_class=_PAIRED) for name in PAIR]
-    for manifest in wanted:
-        fleet.order(manifest)
-    return wanted
+    return [tenants.manifest(name, gpus=0, tenant_class=_PAIRED) for name in PAIR]
 
 
 def join(fleet: Fleet, pair: list[Obj], cohort: str, rules: Obj, resources: Sequence[Obj]) -> list[Tenant]:
@@ -77,17 +74,14 @@ def of_its_own_class(fleet: Fleet) -> Obj:
     return fleet.order_of_own_class(OWN_CLASS, gpus=0, quota=standard["quota"] | {"resources": resources}, nodes=nodes)
 
 
-@cache
-def damaged(fleet: Fleet) -> Obj:
-    """The manifest of a tenant that tests damage and repair; its creation begins."""
-    wanted = tenants.manifest(DAMAGED, gpus=2)
-    fleet.order(wanted)
-    return wanted
+def damaged(_: Fleet) -> Obj:
+    """The manifest of a tenant that tests damage and repair."""
+    return tenants.manifest(DAMAGED, gpus=2)
 
 
 @cache
 def of_the_controller(fleet: Fleet) -> list[Obj]:
-    """The manifests of two tenants that go too far; their creation begins.
+    """The manifests of two tenants that go too far.
 
     The plane of the first answers without an end. The second sends pods that are as large as an API server accepts: it is in a
     cohort, so that the ledger watches all pods of the host, and has no GPU.
@@ -95,10 +89,7 @@ def of_the_controller(fleet: Fleet) -> list[Obj]:
     quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [_LARGE]}
     fleet.offer(_LARGE, quota=quota)
     own = {"cohort": _LARGE, "resources": {GPU: {"nominal": 0}}}
-    wanted = [tenants.manifest("e2e-hostile", gpus=1), tenants.manifest("e2e-large-pods", tenant_class=_LARGE, quota=own)]
-    for manifest in wanted:
-        fleet.order(manifest)
-    return wanted
+    return [tenants.manifest("e2e-hostile", gpus=1), tenants.manifest("e2e-large-pods", tenant_class=_LARGE, quota=own)]
 
 
 @cache
@@ -110,7 +101,4 @@ def audited(fleet: Fleet) -> list[Obj]:
     audit = {"level": "Request", "retain": True, "webhook": receiver.start(fleet)}
     # By mistake the class also offers the receiver's credential to its tenants: its type is never shared.
     fleet.offer(AUDITED, audit=audit, sharedSecrets=[{"name": receiver.SECRET}])
-    wanted = [tenants.manifest(f"{AUDITED}-{letter}", gpus=0, tenant_class=AUDITED) for letter in "ab"]
-    for manifest in wanted:
-        fleet.order(manifest)
-    return wanted
+    return [tenants.manifest(f"{AUDITED}-{letter}", gpus=0, tenant_class=AUDITED) for letter in "ab"]

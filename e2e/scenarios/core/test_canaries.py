@@ -86,11 +86,10 @@ def test_a_pod_reaches_the_host_nowhere_also_while_its_tenant_is_deleted(
     host: Api, outbound: Tenant, alice: Tenant, listening: Canaries
 ) -> None:
     """Policies go last: until a pod's last moment, nothing of what it sends arrives."""
-    tenant = outbound
     alice.api.apply(workloads.pod("neighbour", canaries.listener(canaries.PORT)))
-    tenant.api.apply(workloads.pod("hearing", canaries.listener(canaries.PORT)))
+    outbound.api.apply(workloads.pod("hearing", canaries.listener(canaries.PORT)))
     neighbour = str(workloads.wait_running(alice.api, "neighbour")["status"]["podIP"])
-    home = str(workloads.wait_running(tenant.api, "hearing")["status"]["podIP"])
+    home = str(workloads.wait_running(outbound.api, "hearing")["status"]["podIP"])
     places = [
         *listening.places.values(),
         *canaries.host_ports(host).values(),
@@ -100,24 +99,24 @@ def test_a_pod_reaches_the_host_nowhere_also_while_its_tenant_is_deleted(
     script = PROBES.format(places=" ".join(f"{address}:{port}" for address, port in places))
     spec = workloads.pod_spec(("sh", "-c", script), terminationGracePeriodSeconds=30)
     spec["containers"][0]["resources"]["limits"]["memory"] = "256Mi"  # each probe waits for a second
-    tenant.api.apply(workloads.pod("prober", spec))
-    prober = str(workloads.wait_running(tenant.api, "prober")["status"]["podIP"])
+    outbound.api.apply(workloads.pod("prober", spec))
+    prober = str(workloads.wait_running(outbound.api, "prober")["status"]["podIP"])
 
     def at_home() -> None:
-        printed = kubectl(tenant.kubeconfig, "logs", "hearing", "--tail=-1").out
+        printed = kubectl(outbound.kubeconfig, "logs", "hearing", "--tail=-1").out
         workloads.expect(prober in canaries.clients(printed), "not heard at home")
 
     until("the prober to be heard by its own tenant", at_home, seconds=30)
     canaries.guard([neighbour])
     canaries.watch([prober])
     before = len(listening.heard())
-    host.delete("Tenant", tenant.name)
+    host.delete("Tenant", outbound.name)
     last = canaries.Counted(0, 0)
 
     def gone() -> None:
         nonlocal last
         last = canaries.counted()
-        workloads.expect(host.find("Namespace", tenant.work) is None, f"still there: {last}")
+        workloads.expect(host.find("Namespace", outbound.work) is None, f"still there: {last}")
 
     until("the work namespace to be gone", gone, seconds=120, interval=0.5)
     assert last.arrived == 0, last

@@ -13,6 +13,7 @@ from e2e.install import SLICES
 from e2e.names import GPU
 from e2e.poll import NotYetError, until
 from e2e.scenarios.core.shared import PAIR, join
+from e2e.scenarios.core.shared import SLICES_OF_NODE as OF_NODE
 from e2e.scenarios.core.shared import in_a_cohort as ahead
 from e2e.tenants import Tenant
 
@@ -22,7 +23,7 @@ KIND = "example.org/gpu-kind"
 # The kind of each simulated node. No tenant has a quota of the third kind.
 FAST, SLOW, OTHER = "fast", "slow", "other"
 KINDS = {FAST: "gpu-sim-0", SLOW: "gpu-sim-1", OTHER: "gpu-sim-2"}
-SLICED, OF_NODE = "gpu-sim-3", 7
+SLICED = "gpu-sim-3"
 OWN = 4  # GPUs of each kind that each of the two tenants has: half a node
 ANYWHERE: Mapping[str, str] = workloads.SIMULATED
 
